@@ -1,0 +1,1 @@
+"""The pages people see: server-rendered HTML with Plotly figures, read through `service.db`."""

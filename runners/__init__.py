@@ -1,0 +1,1 @@
+"""Workers: from a queued job to recorded pairs."""

@@ -1,0 +1,1 @@
+"""Domain, statistics, database and HTTP API of Paceline."""

@@ -1,0 +1,1 @@
+"""Programs Paceline measures. They import torch and the standard library, nothing of ours."""
