@@ -1,0 +1,46 @@
+"""Settings: the only reader of the environment on the service side (`PACELINE_*`)."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Where Paceline keeps things and how it listens. Every field is `PACELINE_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix="PACELINE_", extra="forbid")
+
+    data_dir: Path = Field(
+        default=Path(".paceline"), description="All state of a standalone service."
+    )
+    database_url: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in data_dir.")
+    broker_url: str = Field(default="memory://", description="Celery broker.")
+    artifact_url: str = Field(default="", description="fsspec URL for logs; empty: data_dir.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8321, description="Port to listen on.")
+    url: str = Field(default="", description="Service the CLI talks to; empty: host and port.")
+    lease_s: float = Field(
+        default=30.0, gt=0, description="How long a worker owns a job unrenewed."
+    )
+    kill_grace_s: float = Field(default=10.0, ge=0, description="From SIGTERM to SIGKILL.")
+    reconcile_s: float = Field(default=10.0, gt=0, description="How often lost work is looked for.")
+    stall_s: float = Field(default=60.0, gt=0, description="A trial silent for so long has hung.")
+    start_s: float = Field(
+        default=180.0, gt=0, description="A trial may take so long to its first step."
+    )
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database URL in force."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'paceline.db'}"
+
+    @property
+    def resolved_artifact_url(self) -> str:
+        """The artifact store in force, an fsspec URL."""
+        return self.artifact_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
+
+    @property
+    def resolved_url(self) -> str:
+        """Where the CLI finds the service."""
+        return self.url or f"http://{self.host}:{self.port}"

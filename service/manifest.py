@@ -1,0 +1,277 @@
+"""paceline.yml: from its text to cases, suites and policy. Errors name line and field."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from service.domain import LOOKS, Arrangement, Case, MetricPolicy, Policy
+from service.errors import ManifestError, Refused
+from service.metrics import METRICS, Rule
+
+FILE_NAME = "paceline.yml"
+DEFAULT_SUITE = "default"
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in no argument vector, in no database
+
+# Where something is wrong, and what.
+Complaint = tuple[Sequence[str | int], str]
+
+
+def _in_repository(script: str) -> str:
+    path = PurePosixPath(script)
+    if script[:1] in ("", "-", "/") or ".." in path.parts:
+        raise ValueError(f"{script!r} is no file of the repository; name one such as train.py")
+    return script
+
+
+def _distinct(sizes: list[int]) -> list[int]:
+    if len(set(sizes)) < len(sizes):
+        raise ValueError("a size is named twice")
+    return sizes
+
+
+def _judged(name: str) -> str:
+    judged = [name for name, metric in METRICS.items() if metric.rule is not Rule.RECORDED]
+    if name not in judged:
+        raise ValueError(f"{name} is not a judged metric; known are {', '.join(judged)}")
+    return name
+
+
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class Setup(_Strict):
+    """How a side is prepared: files whose content decides its dependencies, and commands."""
+
+    dependencies: list[str] = []
+    install: list[str] = []
+
+
+class CaseEntry(_Strict):
+    """One entry of `cases:`; each of its world sizes is one case."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    kind: Literal["measured"] = "measured"
+    script: Annotated[str, AfterValidator(_in_repository)] | None = None
+    workload: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_0-9]+)+$")] | None = None
+    args: list[str] = []
+    options: Annotated[dict[str, str | int | float | bool], Field(alias="with")] = {}
+    world_sizes: Annotated[list[Count], Field(min_length=1), AfterValidator(_distinct)] = [1]
+    threads_per_rank: Count = 1
+    warmup_steps: Annotated[int, Field(ge=0)] | None = None
+    arrangement: Arrangement | None = None
+    timeout_s: Positive = 600.0
+
+    @model_validator(mode="after")
+    def _one_program(self) -> "CaseEntry":
+        if (self.script is None) == (self.workload is None):
+            raise ValueError("name either a script: or a workload:, and only one of them")
+        if self.script is not None and self.options:
+            raise ValueError("with: belongs to a workload; give a script its args:")
+        return self
+
+
+class MetricEntry(_Strict):
+    """One entry of `policy.metrics:`."""
+
+    min_effect: Annotated[float, Field(gt=0, lt=10)]
+    gate: bool = True
+
+
+class PolicyEntry(_Strict):
+    """`policy:`."""
+
+    metrics: dict[Annotated[str, AfterValidator(_judged)], MetricEntry] = {}
+    max_pairs: Annotated[int, Field(ge=LOOKS[0], le=LOOKS[-1])] = LOOKS[-1]
+    budget_device_hours: Positive | None = None
+
+
+class _Document(_Strict):
+    version: Literal[1]
+    setup: Setup = Setup()
+    cases: Annotated[list[CaseEntry], Field(min_length=1)]
+    suites: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
+    policy: PolicyEntry = PolicyEntry()
+
+    def contradictions(self) -> Iterator[Complaint]:
+        """Where one part of the document denies another."""
+        names: list[str] = []
+        for number, entry in enumerate(self.cases):
+            if entry.name in names:
+                yield ("cases", number, "name"), f"two cases are called {entry.name!r}"
+            names.append(entry.name)
+        for suite, members in self.suites.items():
+            for number, member in enumerate(members):
+                if member not in names:
+                    yield ("suites", suite, number), f"{member!r} is no case; known: {names}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a revision's paceline.yml says."""
+
+    setup: Setup
+    entries: dict[str, tuple[Case, ...]]  # by entry name, one case per world size
+    suites: dict[str, tuple[str, ...]]
+    policy: Policy
+
+    def select(self, *, suite: str | None, names: Sequence[str] | None) -> list[Case]:
+        """Cases of a suite or of named entries, each once.
+
+        By default those of the suite `default`, or all. Raises Refused where the suite or an entry
+        does not exist.
+        """
+        if names:
+            chosen = list(names)
+        elif suite is not None and suite not in self.suites:
+            known = ", ".join(self.suites) or "none"
+            raise Refused("suite", f"{FILE_NAME} has no suite {suite!r}; it has: {known}.")
+        else:
+            chosen = list(self.suites.get(suite or DEFAULT_SUITE, tuple(self.entries)))
+        for name in chosen:
+            if name not in self.entries:
+                known = ", ".join(self.entries)
+                raise Refused("cases", f"{FILE_NAME} has no case {name!r}; it has: {known}.")
+        return [case for name in dict.fromkeys(chosen) for case in self.entries[name]]
+
+
+def parse(text: str, source: str = FILE_NAME) -> Manifest:
+    """Manifest from YAML text. Raises ManifestError, which names `source`, line and field."""
+    tree, value = _load(text, source)
+
+    def wrong(path: Sequence[str | int], detail: str) -> ManifestError:
+        known, line = _locate(tree, path)
+        field = ".".join(map(str, known)) or "(document)"
+        return ManifestError(source=source, line=line, field=field, detail=detail)
+
+    if not isinstance(value, dict):
+        raise wrong((), "expected a mapping with version:, cases: and more")
+    for path, detail in _unusable(tree):
+        raise wrong(path, detail)
+    try:
+        document = _Document.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise wrong(first["loc"], _remedy(first["type"], first["msg"])) from error
+    for path, detail in document.contradictions():
+        raise wrong(path, detail)
+    return _manifest(document)
+
+
+def _load(text: str, source: str) -> tuple[yaml.Node | None, Any]:
+    """The document as nodes, which know their lines, and as a value."""
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    # PyYAML lets through what its constructors stumble over: `!!bool x`, 2024-13-45, [[[[...
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None)
+        detail = problem or f"a value cannot be read: {error}"
+        raise ManifestError(source=source, line=line, field="(syntax)", detail=detail) from error
+
+
+def _manifest(document: _Document) -> Manifest:
+    policy = document.policy
+    return Manifest(
+        setup=document.setup,
+        entries={entry.name: tuple(_cases(entry)) for entry in document.cases},
+        suites={name: tuple(members) for name, members in document.suites.items()},
+        policy=Policy(
+            metrics={
+                name: MetricPolicy(min_effect=metric.min_effect, gate=metric.gate)
+                for name, metric in policy.metrics.items()
+            },
+            max_pairs=policy.max_pairs,
+            budget_device_hours=policy.budget_device_hours,
+        ),
+    )
+
+
+def _cases(entry: CaseEntry) -> list[Case]:
+    options = [f"--{key.replace('_', '-')}={value}" for key, value in entry.options.items()]
+    many = len(entry.world_sizes) > 1
+    return [
+        Case(
+            name=f"{entry.name}@{world_size}" if many else entry.name,
+            world_size=world_size,
+            script=entry.script,
+            workload=entry.workload,
+            arguments=(*options, *entry.args),
+            threads_per_rank=entry.threads_per_rank,
+            warmup_steps=entry.warmup_steps,
+            arrangement=entry.arrangement,
+            timeout_s=entry.timeout_s,
+        )
+        for world_size in entry.world_sizes
+    ]
+
+
+def _unusable(tree: yaml.Node | None) -> Iterator[Complaint]:
+    """Keys given twice, of which YAML would drop the first, and text that nothing can store."""
+    seen: set[int] = set()  # an alias may lead back to its anchor
+    todo: list[tuple[yaml.Node | None, tuple[str | int, ...]]] = [(tree, ())]
+    while todo:
+        node, path = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode) and _UNSTORABLE.search(node.value):
+            yield path, f"{node.value!r} holds a NUL or half a character"
+        elif isinstance(node, yaml.SequenceNode):
+            todo += [(child, (*path, number)) for number, child in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            keys = Counter(str(key.value) for key, _ in node.value)
+            for key, times in keys.items():
+                if times > 1:
+                    yield (*path, key), "this key is given twice; one of them would be ignored"
+                if _UNSTORABLE.search(key):
+                    yield path, f"the key {key!r} holds a NUL or half a character"
+            todo += [(child, (*path, str(key.value))) for key, child in node.value]
+
+
+def _locate(tree: yaml.Node | None, path: Sequence[str | int]) -> tuple[Sequence[str | int], int]:
+    """The part of `path` that makes sense in the document, and the line of its deepest node.
+
+    Pydantic's paths go on where the document ends: to the variant of a union, or to `[key]`.
+    """
+    node, line, known = tree, tree.start_mark.line + 1 if tree else 1, []
+    for part in path:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode) and part != "[key]":
+            for key, value in node.value:
+                if key.value == part:
+                    child, line = value, key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            child = node.value[part]
+            line = child.start_mark.line + 1
+        else:
+            break
+        known.append(part)
+        node = child
+    return known, line
+
+
+def _remedy(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "this field is unknown; remove it or correct its spelling"
+    if kind == "missing":
+        return "this field is required; add it"
+    return message.removeprefix("Value error, ")

@@ -1,0 +1,111 @@
+"""The words: case keys, policy, looks, severity, and what survives a trip through JSON."""
+
+import json
+import math
+from dataclasses import asdict
+
+import pytest
+
+from service import domain
+from service.domain import LOOKS, Arrangement, MetricPolicy, Policy, Status, Verdict
+from service.metrics import METRICS, Rule
+from tests import factories
+
+
+def test_the_name_of_a_case_is_not_part_of_its_key():
+    assert factories.case(name="a").key == factories.case(name="b").key
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"world_size": 4},
+        {"arguments": ("--steps", "9")},
+        {"script": "other.py"},
+        {"threads_per_rank": 2},
+        {"warmup_steps": 5},
+        {"arrangement": Arrangement.ABBA},
+    ],
+)
+def test_everything_else_is(other: dict[str, object]):
+    assert factories.case().key != factories.case(**other).key
+
+
+def test_the_time_limit_is_not_part_of_it():
+    assert factories.case(timeout_s=60.0).key == factories.case(timeout_s=90.0).key
+
+
+def test_a_case_survives_json():
+    case = factories.case(arguments=("--lr", "0.1"), arrangement=Arrangement.ABBA, warmup_steps=3)
+    again = domain.case_from_json(json.loads(json.dumps(asdict(case))))
+    assert again == case
+    assert again.key == case.key
+
+
+def test_a_policy_survives_json():
+    metrics = {"step_time_s": MetricPolicy(min_effect=0.04, gate=False)}
+    policy = Policy(metrics=metrics, max_pairs=8, budget_device_hours=0.5)
+    assert domain.policy_from_json(json.loads(json.dumps(asdict(policy)))) == policy
+
+
+@pytest.mark.parametrize(
+    ("max_pairs", "looks"),
+    [(3, (3,)), (4, (3,)), (12, (3, 5, 8, 12)), (19, (3, 5, 8, 12)), (20, LOOKS), (2, ())],
+)
+def test_max_pairs_is_rounded_down_to_a_look(max_pairs: int, looks: tuple[int, ...]):
+    assert Policy(max_pairs=max_pairs).looks == looks
+
+
+def test_throughput_is_judged_like_the_step_time_unless_named():
+    own = MetricPolicy(min_effect=0.07, gate=True)
+    policy = Policy(metrics={"step_time_s": own})
+    assert policy.metric("tokens_per_s") == own
+    assert policy.metric("steps_per_s") == own
+    named = MetricPolicy(min_effect=0.01, gate=False)
+    assert Policy(metrics={"tokens_per_s": named}).metric("tokens_per_s") == named
+
+
+def test_every_metric_has_a_rule_or_is_only_recorded():
+    for name, metric in METRICS.items():
+        rule = Policy().metric(name)
+        assert (rule is None) == (metric.rule is Rule.RECORDED), name
+
+
+def test_a_recorded_metric_stays_so_whatever_the_policy_says():
+    policy = Policy(metrics={"loss": MetricPolicy(min_effect=0.1, gate=True)})
+    assert policy.metric("loss") is None
+
+
+def test_delta_is_symmetric_on_the_log_scale():
+    rule = MetricPolicy(min_effect=0.25, gate=True)
+    assert math.exp(rule.log_min_effect) == pytest.approx(1.25)
+    assert math.exp(-rule.log_min_effect) == pytest.approx(1 / 1.25)
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_final_states(status: Status):
+    assert status.is_final == (status.value in ("finished", "failed", "cancelled"))
+
+
+def test_a_missing_verdict_outranks_every_harmless_one():
+    harmless = [Verdict.NO_CHANGE, Verdict.IMPROVEMENT]
+    for open_verdict in (Verdict.MISSING, Verdict.INVALID, Verdict.INCONCLUSIVE):
+        assert domain.worst([*harmless, open_verdict]) is open_verdict
+
+
+def test_a_regression_outranks_a_missing_verdict():
+    assert domain.worst(list(Verdict)) is Verdict.BROKEN
+    assert domain.worst([Verdict.MISSING, Verdict.REGRESSION]) is Verdict.REGRESSION
+
+
+def test_without_verdicts_one_is_missing():
+    assert domain.worst([]) is Verdict.MISSING
+
+
+def test_every_verdict_has_its_place():
+    assert sorted(map(domain.severity, Verdict)) == list(range(len(Verdict)))
+
+
+def test_equal_values_have_equal_hashes_in_any_order():
+    assert domain.content_hash({"a": 1, "b": [2]}) == domain.content_hash({"b": [2], "a": 1})
+    assert domain.content_hash([1, 2]) != domain.content_hash([2, 1])

@@ -1,0 +1,203 @@
+"""paceline.yml in, cases and policy out; what is wrong is named by line and field."""
+
+import pytest
+
+from service import manifest
+from service.domain import Arrangement, MetricPolicy
+from service.errors import ManifestError, Refused
+
+WHOLE = """\
+version: 1
+setup: {dependencies: ["requirements.txt"], install: ["pip install --no-deps -e ."]}
+cases:
+  - {name: tinylm, script: train.py, args: ["--steps", "400"], world_sizes: [2], warmup_steps: 10,
+     arrangement: lockstep}
+  - {name: ddp-small, kind: measured, workload: training.ddp, with: {model: small, seq_len: 128},
+     world_sizes: [2, 4], threads_per_rank: 3, timeout_s: 60}
+suites: {default: [tinylm], all: [ddp-small, tinylm]}
+policy:
+  metrics: {step_time_s: {min_effect: 0.02}, peak_rss_bytes: {min_effect: 0.05, gate: false}}
+  max_pairs: 12
+  budget_device_hours: 0.5
+"""
+SMALL = "version: 1\ncases:\n  - {name: a, script: train.py%s}\n"
+ONE = SMALL % ""
+
+
+def test_a_whole_file():
+    found = manifest.parse(WHOLE)
+
+    (tinylm,) = found.entries["tinylm"]
+    assert tinylm.name == "tinylm"
+    assert (tinylm.script, tinylm.workload) == ("train.py", None)
+    assert tinylm.arguments == ("--steps", "400")
+    assert tinylm.warmup_steps == 10
+    assert tinylm.arrangement is Arrangement.LOCKSTEP
+    assert tinylm.timeout_s == 600.0
+    assert found.setup.install == ["pip install --no-deps -e ."]
+    assert found.suites["all"] == ("ddp-small", "tinylm")
+    assert found.policy.metrics["step_time_s"] == MetricPolicy(min_effect=0.02, gate=True)
+    assert found.policy.metrics["peak_rss_bytes"] == MetricPolicy(min_effect=0.05, gate=False)
+    assert found.policy.looks == (3, 5, 8, 12)
+    assert found.policy.budget_device_hours == 0.5
+
+
+def test_each_world_size_is_a_case_of_its_own():
+    two, four = manifest.parse(WHOLE).entries["ddp-small"]
+
+    assert (two.name, two.world_size) == ("ddp-small@2", 2)
+    assert (four.name, four.world_size) == ("ddp-small@4", 4)
+    assert two.arguments == ("--model=small", "--seq-len=128")
+    assert two.threads_per_rank == 3
+    assert two.key != four.key
+
+
+def test_defaults():
+    found = manifest.parse(ONE)
+
+    (case,) = found.entries["a"]
+    assert (case.world_size, case.threads_per_rank, case.warmup_steps) == (1, 1, None)
+    assert case.arrangement is None
+    assert found.policy.looks == (3, 5, 8, 12, 20)
+
+
+@pytest.mark.parametrize(
+    ("suite", "names", "expected"),
+    [
+        (None, None, ["tinylm"]),
+        ("all", None, ["ddp-small@2", "ddp-small@4", "tinylm"]),
+        (None, ["tinylm", "ddp-small", "tinylm"], ["tinylm", "ddp-small@2", "ddp-small@4"]),
+    ],
+)
+def test_selecting_cases(suite: str | None, names: list[str] | None, expected: list[str]):
+    cases = manifest.parse(WHOLE).select(suite=suite, names=names)
+    assert [case.name for case in cases] == expected
+
+
+def test_without_a_default_suite_every_case_is_chosen():
+    text = WHOLE.replace("suites: {default: [tinylm], all", "suites: {all")
+    assert len(manifest.parse(text).select(suite=None, names=None)) == 3
+
+
+@pytest.mark.parametrize(
+    ("suite", "names", "field", "words"),
+    [
+        ("nightly", None, "suite", "no suite 'nightly'; it has: default, all"),
+        (None, ["tinylm@2"], "cases", "no case 'tinylm@2'; it has: tinylm, ddp-small"),
+    ],
+)
+def test_what_is_not_there_cannot_be_selected(
+    suite: str | None, names: list[str] | None, field: str, words: str
+):
+    with pytest.raises(Refused, match=words) as error:
+        manifest.parse(WHOLE).select(suite=suite, names=names)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "words"),
+    [
+        ("", 1, "(document)", "expected a mapping"),
+        ("- version: 1", 1, "(document)", "expected a mapping"),
+        ("&a [*a]", 1, "(document)", "expected a mapping"),
+        ("version: 1\n\tcases: []", 2, "(syntax)", "cannot start any token"),
+        ("version: 1\ncases: [", 2, "(syntax)", "node content"),
+        ("version: 1\n---\nversion: 1", 2, "(syntax)", "another document"),
+        ("version: 1\x00", 1, "(syntax)", "special characters"),
+        ("[" * 1000, 1, "(syntax)", "recursion"),
+        (SMALL % ", timeout_s: 2024-13-45", 1, "(syntax)", "month"),
+        (SMALL % ", timeout_s: !!timestamp soon", 1, "(syntax)", "cannot be read"),
+        (SMALL % ", timeout_s: !!bool soon", 1, "(syntax)", "cannot be read"),
+        (SMALL % ", args: !!python/tuple [a]", 3, "(syntax)", "constructor"),
+    ],
+)
+def test_what_is_no_document(text: str, line: int, field: str, words: str):
+    with pytest.raises(ManifestError, match=words) as error:
+        manifest.parse(text)
+    assert (error.value.line, error.value.field) == (line, field)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "words"),
+    [
+        ("cases: []", 1, "version", "required; add it"),
+        ("version: 2\ncases: [{name: a, script: b}]", 1, "version", "should be 1"),
+        ("version: 1\ncases: []", 2, "cases", "at least 1"),
+        ("version: 1\ncases: {name: a}", 2, "cases", "valid list"),
+        ("version: 1\nextra: 1\ncases: [{name: a, script: b}]", 2, "extra", "unknown; remove it"),
+        ("version: 1\nversion: 1\ncases: [{name: a, script: b}]", 2, "version", "twice"),
+        ("version: 1\ncases:\n  - script: b", 3, "cases.0.name", "required"),
+        ("version: 1\ncases:\n  - {name: a/b, script: b}", 3, "cases.0.name", "pattern"),
+        ("version: 1\ncases:\n  - {name: 5, script: b}", 3, "cases.0.name", "valid string"),
+        ("version: 1\ncases:\n  - {name: a}", 3, "cases.0", "either a script: or a workload:"),
+        (SMALL % ", workload: training.ddp", 3, "cases.0", "only one of them"),
+        (SMALL % ", with: {a: 1}", 3, "cases.0", "belongs to a workload"),
+        (SMALL % ",\n     kind: guessed", 4, "cases.0.kind", "measured"),
+        (SMALL % ", args: [--steps, 400]", 3, "cases.0.args.1", "valid string"),
+        (SMALL % ', args: ["a\\0"]', 3, "cases.0.args.0", "NUL"),
+        (SMALL % ', args: ["\\ud800"]', 3, "cases.0.args.0", "half a character"),
+        (SMALL % ', "\\0": 1', 3, "cases.0", "NUL"),
+        (SMALL % ", world_sizes: []", 3, "cases.0.world_sizes", "at least 1"),
+        (SMALL % ", world_sizes: [0]", 3, "cases.0.world_sizes.0", "greater than or equal to 1"),
+        (SMALL % ", world_sizes: [2, 2]", 3, "cases.0.world_sizes", "twice"),
+        (SMALL % f", world_sizes: [{10**30}]", 3, "cases.0.world_sizes.0", "less than"),
+        (SMALL % ", warmup_steps: -1", 3, "cases.0.warmup_steps", "greater than or equal to 0"),
+        (SMALL % ", timeout_s: .inf", 3, "cases.0.timeout_s", "finite"),
+        (SMALL % ", timeout_s: .nan", 3, "cases.0.timeout_s", "finite"),
+        (SMALL % ", arrangement: relay", 3, "cases.0.arrangement", "'lockstep' or 'abba'"),
+        (ONE + "  - {name: a, script: b}", 4, "cases.1.name", "two cases are called 'a'"),
+        (ONE + "suites: {x: [a,\n b]}", 5, "suites.x.1", "'b' is no case; known: ['a']"),
+        (ONE + "suites: {default: []}", 4, "suites.default", "at least 1"),
+        (
+            ONE + "policy: {max_pairs: 2}",
+            4,
+            "policy.max_pairs",
+            "greater than or equal to 3",
+        ),
+        (ONE + "policy: {max_pairs: 21}", 4, "policy.max_pairs", "less than or equal to 20"),
+        (
+            ONE + "policy:\n  metrics:\n    loss: {min_effect: .1}",
+            6,
+            "policy.metrics.loss",
+            "not a judged metric; known are step_time_s",
+        ),
+        (
+            ONE + "policy: {metrics: {step_time_s: {min_effect: 2%}}}",
+            4,
+            "policy.metrics.step_time_s.min_effect",
+            "valid number",
+        ),
+        (
+            "version: 1\ncases:\n  - name: a\n    workload: training.ddp\n    with:\n      b: [1]",
+            6,
+            "cases.0.with.b",
+            "",
+        ),
+    ],
+)
+def test_errors_name_line_and_field(text: str, line: int, field: str, words: str):
+    with pytest.raises(ManifestError) as error:
+        manifest.parse(text, source="paceline.yml of 1a2b")
+    assert (error.value.line, error.value.field) == (line, field)
+    assert words in error.value.detail
+    assert f"paceline.yml of 1a2b, line {line}, {field}: " in error.value.detail
+
+
+@pytest.mark.parametrize("script", ["", "/etc/passwd", "../train.py", "a/../../b", "--nnodes=7"])
+def test_a_script_is_a_file_of_the_repository(script: str):
+    with pytest.raises(ManifestError, match="no file of the repository") as error:
+        manifest.parse(f"version: 1\ncases: [{{name: a, script: {script!r}}}]")
+    assert error.value.field == "cases.0.script"
+
+
+def test_an_alias_serves_several_cases():
+    cases = "  - &a {name: a, script: train.py, timeout_s: 30}\n  - {<<: *a, name: b}"
+    text = f"version: 1\ncases:\n{cases}"
+    (second,) = manifest.parse(text).entries["b"]
+    assert (second.script, second.timeout_s) == ("train.py", 30.0)
+
+
+def test_a_manifest_built_of_aliases_is_refused_at_once():
+    layers = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 30))
+    with pytest.raises(ManifestError, match="required"):
+        manifest.parse(f"l0: &l0 [x]\n{layers}\nversion: 1")
