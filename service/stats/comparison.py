@@ -1,0 +1,66 @@
+"""The outcome for one metric: verdict, effect, and the reasons in words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.domain import Policy, Verdict
+from service.metrics import METRICS
+from service.stats.looks import Look
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricComparison:
+    """Baseline against candidate for one metric. Effects are log ratios, candidate over baseline.
+
+    `effect` is the mean over all valid pairs, `low` and `high` its interval; None where nothing was
+    measured. `decided_at` counts the pairs at the decision. `pairs_to_go` is about how many more
+    a decision takes if the spread stays, None if more than the policy allows. `q` is the false
+    discovery rate at which a metric that does not gate is shown as changed.
+    """
+
+    metric: str
+    is_gating: bool
+    min_effect: float
+    verdict: Verdict
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    num_pairs: int = 0
+    decided_at: int | None = None
+    looks: tuple[Look, ...] = ()
+    reasons: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    pairs_to_go: int | None = None
+    q: float | None = None
+
+
+def is_settled(comparisons: Iterable[MetricComparison]) -> bool:
+    """Whether every gating metric is decided, and there is one."""
+    gating = [comparison for comparison in comparisons if comparison.is_gating]
+    return bool(gating) and all(c.verdict is not Verdict.INCONCLUSIVE for c in gating)
+
+
+def unmeasured(
+    verdict: Verdict,
+    reason: str,
+    policy: Policy,
+    metrics: Sequence[str] = (),
+) -> list[MetricComparison]:
+    """One comparison per metric that says why there is no measurement.
+
+    Without `metrics`: those the policy names, and the step time.
+    """
+    names = metrics or [name for name in METRICS if name in policy.metrics or name == "step_time_s"]
+    rules = {name: policy.metric(name) for name in names}
+    return [
+        MetricComparison(
+            metric=name,
+            is_gating=rule.gate,
+            min_effect=rule.min_effect,
+            verdict=verdict,
+            reasons=(reason,),
+        )
+        for name, rule in rules.items()
+        if rule is not None
+    ]

@@ -1,0 +1,37 @@
+"""Numbers as people read them, for the reasons of a verdict."""
+
+import math
+from collections.abc import Sequence
+
+
+def percent(log_ratio: float) -> str:
+    """A log ratio as a signed change: `+10.2 %`, with two decimals below 1 %."""
+    return fraction_percent(math.expm1(log_ratio), sign="+")
+
+
+def fraction_percent(fraction: float, sign: str = "") -> str:
+    """A fraction as a percentage: `2.0 %`."""
+    value = 100 * fraction
+    text = f"{value:{sign}.{1 if abs(value) >= 0.995 else 2}f} %"
+    return text if any(digit in text for digit in "123456789") else "0.00 %"
+
+
+def p_value(p: float) -> str:
+    """`p = 0.013`; `p < 0.0001` where more digits would say nothing."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 pair`, `3 pairs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """`3, 5 and 8`."""
+    *head, last = [str(number) for number in numbers]
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def mebibytes(num_bytes: float, sign: str = "") -> str:
+    """`64.0 MiB`."""
+    return f"{num_bytes / 2**20:{sign},.1f} MiB"
