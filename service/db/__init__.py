@@ -1,0 +1,1 @@
+"""Tables, sessions and every query. No other package writes `select(`."""

@@ -1,0 +1,39 @@
+"""The tables, in the order of a run's life: what is known, what is asked, what was measured."""
+
+from service.db.models.catalog import (
+    Case,
+    Cluster,
+    Environment,
+    Project,
+    Revision,
+    Side,
+    Slot,
+)
+from service.db.models.results import (
+    Artifact,
+    Comparison,
+    Look,
+    Measurement,
+    Pair,
+    Trial,
+)
+from service.db.models.work import Job, JobCase, Run
+
+__all__ = [
+    "Artifact",
+    "Case",
+    "Cluster",
+    "Comparison",
+    "Environment",
+    "Job",
+    "JobCase",
+    "Look",
+    "Measurement",
+    "Pair",
+    "Project",
+    "Revision",
+    "Run",
+    "Side",
+    "Slot",
+    "Trial",
+]

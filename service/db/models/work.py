@@ -1,0 +1,80 @@
+"""What was asked for: runs, and the jobs that carry them out."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from service.db.base import Base
+from service.db.models.catalog import Case, Cluster, Project, Side, now
+from service.domain import FailureReason, Intent, Status
+
+
+class Run(Base):
+    """One request: a candidate, usually a baseline, cases, a cluster and an intent."""
+
+    __tablename__ = "runs"
+    __table_args__ = (Index(None, "created_at", "id"), Index(None, "status"))
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"), index=True)
+    cluster_id: Mapped[UUID] = mapped_column(ForeignKey("clusters.id"), index=True)
+    intent: Mapped[Intent]
+    status: Mapped[Status] = mapped_column(default=Status.QUEUED)
+    failure_reason: Mapped[FailureReason | None]
+    failure_detail: Mapped[str | None]
+    request: Mapped[dict[str, Any]]  # the sides, suite, cases and limits as they were asked for
+    policy: Mapped[dict[str, Any] | None]  # domain.Policy in force, known once planned
+    baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
+    candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
+    seed: Mapped[int]  # every random choice of the run derives from it
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+    project: Mapped[Project] = relationship(lazy="raise")
+    cluster: Mapped[Cluster] = relationship(lazy="raise")
+    baseline_side: Mapped[Side | None] = relationship(lazy="raise", foreign_keys=baseline_side_id)
+    candidate_side: Mapped[Side | None] = relationship(lazy="raise", foreign_keys=candidate_side_id)
+    jobs: Mapped[list["Job"]] = relationship(
+        lazy="raise", back_populates="run", order_by="Job.position"
+    )
+
+
+class Job(Base):
+    """The part of a run that one allocation executes. The lease fields are its claim."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("run_id", "position"),
+        Index(None, "status", "priority", "created_at"),
+    )
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    run_id: Mapped[UUID] = mapped_column(ForeignKey("runs.id"))
+    position: Mapped[int]
+    priority: Mapped[int] = mapped_column(default=5)
+    status: Mapped[Status] = mapped_column(default=Status.QUEUED)
+    failure_reason: Mapped[FailureReason | None]
+    failure_detail: Mapped[str | None]
+    attempt: Mapped[int] = mapped_column(default=1)  # grows by a decided retry, never by a claim
+    lease_owner: Mapped[str | None] = mapped_column(String(100))
+    lease_token: Mapped[int] = mapped_column(default=0)  # fencing: grows with every claim
+    lease_until: Mapped[datetime | None]
+    device_s: Mapped[float] = mapped_column(default=0.0)  # devices (or nodes) x seconds spent
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    run: Mapped[Run] = relationship(lazy="raise", back_populates="jobs")
+    job_cases: Mapped[list["JobCase"]] = relationship(lazy="raise", order_by="JobCase.position")
+
+
+class JobCase(Base):
+    """A case of a job."""
+
+    __tablename__ = "job_cases"
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    case_id: Mapped[UUID] = mapped_column(ForeignKey("cases.id"), primary_key=True)
+    position: Mapped[int]
+    unmeasurable: Mapped[str | None]  # why the case is missing without having been tried
+    case: Mapped[Case] = relationship(lazy="raise")

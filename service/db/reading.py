@@ -1,0 +1,167 @@
+"""From rows to views. Rows do not leave this layer towards pages and the API."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from service.db import models, observed, results
+from service.db import runs as runs_db
+from service.db.views import (
+    ArtifactView,
+    ComparisonView,
+    EnvironmentView,
+    LookView,
+    PairView,
+    RunDetail,
+    RunSummary,
+    SideView,
+    Trace,
+    TrialView,
+)
+from service.domain import Role, Status, severity
+from service.stats.headline import headline, verdict
+
+View = TypeVar("View")
+
+
+def run_list(
+    session: Session, *, project: str | None = None, before: UUID | None = None, limit: int = 50
+) -> list[RunSummary]:
+    """Runs, newest first."""
+    rows = runs_db.newest(session, project=project, before=before, limit=limit)
+    judged = _comparisons(session, rows)
+    return [RunSummary(**_summary(row, judged.get(row.id, []))) for row in rows]
+
+
+def run_summary(session: Session, run_id: UUID) -> RunSummary:
+    """A run in short. Raises NotFound."""
+    row = runs_db.run(session, run_id)
+    return RunSummary(**_summary(row, _comparisons(session, [row]).get(run_id, [])))
+
+
+def run_detail(session: Session, run_id: UUID) -> RunDetail:
+    """A run with everything that was measured. Raises NotFound."""
+    row = runs_db.run(session, run_id)
+    comparisons = _comparisons(session, [row]).get(run_id, [])
+    pairs, trials = [], []
+    num_pairs: Counter[UUID] = Counter()
+    seen: dict[UUID, models.Environment] = {}
+    for job in runs_db.jobs(session, run_id):
+        names = {link.case_id: link.case.name for link in job.job_cases}
+        positions: dict[UUID, int] = {}
+        for case_id, name in names.items():
+            for pair in results.pairs(session, job.id, case_id):
+                positions[pair.id] = pair.position
+                seen[pair.environment_id] = pair.environment
+                num_pairs[pair.environment_id] += 1
+                found = {} if pair.invalid_reason else observed.effects(pair).effects
+                pairs.append(_view(PairView, pair, case=name, effects=found))
+        for trial in results.trials(session, job.id):
+            trials.append(
+                _view(
+                    TrialView,
+                    trial,
+                    case=names[trial.case_id],
+                    pair=positions.get(trial.pair_id) if trial.pair_id else None,
+                    artifacts=[_view(ArtifactView, file) for file in trial.artifacts],
+                )
+            )
+    return RunDetail(
+        **_summary(row, comparisons),
+        policy=row.policy,
+        comparisons=comparisons,
+        pairs=pairs,
+        trials=trials,
+        environments=[
+            EnvironmentView(hard=seen[key].hard, soft=seen[key].soft, num_pairs=count)
+            for key, count in num_pairs.items()
+        ],
+        artifacts=[_view(ArtifactView, file) for file in results.run_artifacts(session, run_id)],
+    )
+
+
+def traces(session: Session, run_id: UUID) -> list[Trace]:
+    """Step times of every valid pair of a run."""
+    return [
+        Trace(
+            case=link.case.name,
+            pair=pair.position,
+            steps={
+                trial.role: [float(x) for x in measurement.samples]
+                for trial in pair.trials
+                for measurement in trial.measurements
+                if measurement.metric == observed.STEP_TIME
+            },
+            num_warmup_steps=max(trial.num_warmup_steps for trial in pair.trials),
+        )
+        for job in runs_db.jobs(session, run_id)
+        for link in job.job_cases
+        for pair in results.pairs(session, job.id, link.case_id)
+        if not pair.invalid_reason
+    ]
+
+
+def _comparisons(session: Session, rows: Sequence[models.Run]) -> dict[UUID, list[ComparisonView]]:
+    """Comparisons in force per run, worst first."""
+    run_of = {job.id: row.id for row in rows for job in row.jobs}
+    found: dict[UUID, list[ComparisonView]] = {}
+    for row in results.comparisons(session, list(run_of)):
+        looks = [_view(LookView, look) for look in row.looks]
+        view = _view(ComparisonView, row, case=row.case.name, looks=looks)
+        found.setdefault(run_of[row.job_id], []).append(view)
+    for views in found.values():
+        views.sort(key=lambda c: (not c.is_gating, severity(c.verdict), c.case, c.metric))
+    return found
+
+
+def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str, Any]:
+    """Fields of RunSummary."""
+    is_finished = row.status is Status.FINISHED
+    asked = {Role.BASELINE: row.baseline_side, Role.CANDIDATE: row.candidate_side}
+    return {
+        "project": row.project.name,
+        "cluster": row.cluster.name,
+        "verdict": verdict(comparisons) if is_finished else None,
+        "headline": headline(row.status, row.failure_detail, comparisons),
+        "baseline": _side(row, Role.BASELINE, asked[Role.BASELINE]),
+        "candidate": _side(row, Role.CANDIDATE, asked[Role.CANDIDATE]),
+        "device_s": sum(job.device_s for job in row.jobs),
+        **{
+            name: getattr(row, name)
+            for name in (
+                "id",
+                "intent",
+                "status",
+                "failure_reason",
+                "failure_detail",
+                "created_at",
+                "started_at",
+                "finished_at",
+            )
+        },
+    }
+
+
+def _side(row: models.Run, role: Role, side: models.Side | None) -> SideView:
+    asked = row.request[role] or row.request[Role.CANDIDATE]
+    is_parent = row.request[role] is None
+    revision = side.revision if side is not None else None
+    return SideView(
+        requested=f"{asked['revision']}^1" if is_parent else asked["revision"],
+        sha=revision.sha if revision else None,
+        subject=revision.subject if revision else None,
+        author=revision.author if revision else None,
+        image=asked["image"],
+        environment=asked["environment"],
+        arguments=asked["arguments"],
+    )
+
+
+def _view(kind: type[View], row: Any, **given: Any) -> View:
+    """A view whose fields are the row's columns of the same names, unless given."""
+    names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
+    return kind(**{name: getattr(row, name) for name in names}, **given)

@@ -1,0 +1,116 @@
+"""Queries on what was measured: pairs, trials, comparisons, artifacts."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session, joinedload, selectinload, undefer
+
+from service.db import models
+from service.db.leases import database_now
+from service.errors import NotFound
+
+
+def pairs(session: Session, job_id: UUID, case_id: UUID) -> Sequence[models.Pair]:
+    """Pairs of a case in order, with trials and measurements, samples included."""
+    query = (
+        select(models.Pair)
+        .where(models.Pair.job_id == job_id, models.Pair.case_id == case_id)
+        .order_by(models.Pair.position)
+        .options(
+            joinedload(models.Pair.environment),
+            selectinload(models.Pair.trials)
+            .selectinload(models.Trial.measurements)
+            .options(undefer(models.Measurement.samples)),
+        )
+    )
+    return session.scalars(query).all()
+
+
+def solo_trials(session: Session, job_id: UUID, case_id: UUID) -> Sequence[models.Trial]:
+    """Solo trials of a case, oldest first, with their measurements."""
+    query = (
+        select(models.Trial)
+        .where(
+            models.Trial.job_id == job_id,
+            models.Trial.case_id == case_id,
+            models.Trial.pair_id.is_(None),
+        )
+        .order_by(models.Trial.started_at)
+        .options(selectinload(models.Trial.measurements))
+    )
+    return session.scalars(query).all()
+
+
+def trials(session: Session, job_id: UUID) -> Sequence[models.Trial]:
+    """All trials of a job, oldest first, with side and artifacts."""
+    query = (
+        select(models.Trial)
+        .where(models.Trial.job_id == job_id)
+        .order_by(models.Trial.started_at)
+        .options(
+            selectinload(models.Trial.artifacts),
+            joinedload(models.Trial.side).joinedload(models.Side.revision),
+        )
+    )
+    return session.scalars(query).all()
+
+
+def num_pairs(session: Session, job_id: UUID, case_id: UUID) -> int:
+    """Pairs recorded so far, invalid ones included."""
+    query = select(func.count()).select_from(models.Pair)
+    query = query.where(models.Pair.job_id == job_id, models.Pair.case_id == case_id)
+    return session.scalars(query).one()
+
+
+def comparisons(session: Session, job_ids: Sequence[UUID]) -> Sequence[models.Comparison]:
+    """Comparisons in force of some jobs, with cases and looks."""
+    query = (
+        select(models.Comparison)
+        .where(models.Comparison.job_id.in_(job_ids), models.Comparison.superseded_at.is_(None))
+        .options(selectinload(models.Comparison.looks), joinedload(models.Comparison.case))
+    )
+    return session.scalars(query).all()
+
+
+def replace_comparisons(
+    session: Session,
+    job_id: UUID,
+    case_id: UUID,
+    rows: Sequence[models.Comparison],
+    *,
+    keep_history: bool,
+) -> None:
+    """Put `rows` in force for a case. What was in force becomes history, or, while the case is
+    still being measured, is forgotten.
+    """
+    current = (
+        models.Comparison.job_id == job_id,
+        models.Comparison.case_id == case_id,
+        models.Comparison.superseded_at.is_(None),
+    )
+    if keep_history:
+        now = database_now(session)
+        session.execute(update(models.Comparison).where(*current).values(superseded_at=now))
+    else:
+        old = select(models.Comparison.id).where(*current)
+        session.execute(delete(models.Look).where(models.Look.comparison_id.in_(old)))
+        session.execute(delete(models.Comparison).where(*current))
+    session.add_all(rows)
+    session.flush()
+
+
+def artifact(session: Session, artifact_id: UUID) -> models.Artifact:
+    """Artifact of that id. Raises NotFound."""
+    row = session.get(models.Artifact, artifact_id)
+    if row is None:
+        raise NotFound("artifact", artifact_id)
+    return row
+
+
+def run_artifacts(session: Session, run_id: UUID) -> Sequence[models.Artifact]:
+    """Artifacts that belong to the run as a whole."""
+    query = select(models.Artifact).where(
+        models.Artifact.run_id == run_id, models.Artifact.trial_id.is_(None)
+    )
+    return session.scalars(query.order_by(models.Artifact.created_at)).all()

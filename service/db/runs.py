@@ -1,0 +1,124 @@
+"""Queries on runs and jobs."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sqlalchemy import exists, select, tuple_, update
+from sqlalchemy.orm import Session, joinedload, selectinload
+
+from service.db import models
+from service.db.leases import database_now
+from service.domain import FailureReason, Status
+from service.errors import NotFound
+
+Row = TypeVar("Row")
+
+_SIDES: list[Any] = [
+    joinedload(models.Run.project),
+    joinedload(models.Run.cluster),
+    joinedload(models.Run.baseline_side).joinedload(models.Side.revision),
+    joinedload(models.Run.candidate_side).joinedload(models.Side.revision),
+    selectinload(models.Run.jobs),
+]
+
+
+def run(session: Session, run_id: UUID) -> models.Run:
+    """Run with project, cluster and sides. Raises NotFound."""
+    query = select(models.Run).where(models.Run.id == run_id).options(*_SIDES)
+    return _found(session.scalar(query), "run", run_id)
+
+
+def newest(
+    session: Session, *, project: str | None = None, before: UUID | None = None, limit: int = 50
+) -> Sequence[models.Run]:
+    """Runs, newest first, with project, cluster and sides; those older than `before`."""
+    query = select(models.Run).options(*_SIDES)
+    query = query.order_by(models.Run.created_at.desc(), models.Run.id.desc()).limit(limit)
+    if project is not None:
+        query = query.join(models.Project).where(models.Project.name == project)
+    if before is not None:
+        mark = run(session, before)
+        query = query.where(
+            tuple_(models.Run.created_at, models.Run.id) < tuple_(mark.created_at, mark.id)
+        )
+    return session.scalars(query).all()
+
+
+def job(session: Session, job_id: UUID) -> models.Job:
+    """Job with its run, sides, cluster and cases. Raises NotFound."""
+    query = (
+        select(models.Job)
+        .where(models.Job.id == job_id)
+        .options(
+            joinedload(models.Job.run).options(*_SIDES),
+            selectinload(models.Job.job_cases).joinedload(models.JobCase.case),
+        )
+    )
+    return _found(session.scalar(query), "job", job_id)
+
+
+def jobs(session: Session, run_id: UUID) -> Sequence[models.Job]:
+    """Jobs of a run in order, with their cases."""
+    query = (
+        select(models.Job)
+        .where(models.Job.run_id == run_id)
+        .order_by(models.Job.position)
+        .options(selectinload(models.Job.job_cases).joinedload(models.JobCase.case))
+    )
+    return session.scalars(query).all()
+
+
+def lock(session: Session, run_id: UUID) -> models.Run:
+    """Run, held until the transaction ends. Raises NotFound."""
+    query = select(models.Run).where(models.Run.id == run_id).with_for_update()
+    return _found(session.scalar(query), "run", run_id)
+
+
+def unplanned(session: Session, *, older_than_s: float) -> Sequence[UUID]:
+    """Runs still waiting for their plan: their message was lost or is slow."""
+    limit = database_now(session) - timedelta(seconds=older_than_s)
+    planned = exists().where(models.Job.run_id == models.Run.id)
+    query = select(models.Run.id).where(
+        models.Run.status == Status.QUEUED, models.Run.created_at < limit, ~planned
+    )
+    return session.scalars(query.order_by(models.Run.created_at)).all()
+
+
+def queued_jobs(session: Session) -> Sequence[UUID]:
+    """Queued jobs whose cluster has a free slot, in the order in which they should start."""
+    free = exists().where(
+        models.Slot.cluster_id == models.Run.cluster_id, models.Slot.job_id.is_(None)
+    )
+    query = select(models.Job.id).join(models.Run)
+    query = query.where(models.Job.status == Status.QUEUED, free)
+    return session.scalars(query.order_by(models.Job.priority, models.Job.created_at)).all()
+
+
+def mark_started(session: Session, run_id: UUID, at: datetime) -> None:
+    """Set a queued run running."""
+    session.execute(
+        update(models.Run)
+        .where(models.Run.id == run_id, models.Run.status == Status.QUEUED)
+        .values(status=Status.RUNNING, started_at=at)
+    )
+
+
+def finish(
+    session: Session,
+    row: models.Run,
+    status: Status,
+    *,
+    reason: FailureReason | None = None,
+    detail: str | None = None,
+) -> None:
+    """Give a run its final status."""
+    row.status, row.failure_reason, row.failure_detail = status, reason, detail
+    row.finished_at = database_now(session)
+
+
+def _found(row: Row | None, kind: str, ident: UUID) -> Row:
+    if row is None:
+        raise NotFound(kind, ident)
+    return row

@@ -1,0 +1,61 @@
+"""Migrations on SQLite and PostgreSQL: they build what the models say, and take it away again."""
+
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Engine
+
+from service.db import migration
+from service.db.base import Base
+from service.db.session import make_engine
+
+
+def tables(engine: Engine) -> set[str]:
+    return set(sa.inspect(engine).get_table_names()) - {"alembic_version"}
+
+
+def test_the_migrated_schema_is_the_models(engine: Engine):
+    with engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_names_of_constraints_and_indexes_agree_too(engine: Engine):
+    inspector = sa.inspect(engine)
+    for name, table in Base.metadata.tables.items():
+        found = {index["name"] for index in inspector.get_indexes(name)}
+        uniques = {unique["name"] for unique in inspector.get_unique_constraints(name)}
+        assert {index.name for index in table.indexes} <= found
+        expected = {c.name for c in table.constraints if isinstance(c, sa.UniqueConstraint)}
+        assert expected == uniques
+        foreign = {key["name"] for key in inspector.get_foreign_keys(name)}
+        assert {c.name for c in table.foreign_key_constraints} == foreign
+
+
+def test_upgrading_twice_changes_nothing(engine: Engine):
+    before = tables(engine)
+    migration.upgrade(engine)
+    assert tables(engine) == before == set(Base.metadata.tables)
+
+
+def test_downgrading_leaves_nothing(engine: Engine):
+    migration.downgrade(engine, "base")
+    assert tables(engine) == set()
+    migration.upgrade(engine)
+    assert tables(engine) == set(Base.metadata.tables)
+
+
+def test_what_is_pending(empty_engine: Engine):
+    lacking = migration.pending(empty_engine)
+    assert lacking is not None
+    assert "paceline db upgrade" in lacking
+    migration.upgrade(empty_engine)
+    assert migration.pending(empty_engine) is None
+
+
+def test_a_database_that_does_not_answer():
+    engine = make_engine("sqlite:////nowhere/at/all/paceline.db")
+    answer = migration.pending(engine)
+    assert answer is not None
+    assert "does not answer" in answer
