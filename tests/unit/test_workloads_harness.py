@@ -1,0 +1,77 @@
+# ruff: noqa: E402  (torch is an extra)
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from workloads import records
+from workloads.dist import Dist
+from workloads.harness import Meter, Step, Summary, measure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    steps: int = 25
+    precision: str = "bfloat16"
+
+
+def count_down(config: Config, dist: Dist) -> Iterator[Step]:
+    assert dist.world_size == 1
+    return (Step(tokens=8, loss=torch.tensor(float(-i)), model_flops=100) for i in range(1000))
+
+
+WORKLOAD = SimpleNamespace(__name__="workloads.training.fake", Config=Config, run=count_down)
+
+
+def test_a_workload_is_measured_and_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(records.DIRECTORY_VARIABLE, str(tmp_path))
+    measure(WORKLOAD, Config())
+
+    lines = list(records.read(tmp_path / "rank-0.jsonl"))
+    _, environment, group, setup, *steps, memory, summary = lines
+    assert environment["workload"] == "training.fake"
+    assert environment["config"] == {"steps": 25, "precision": "bfloat16"}
+    assert environment["torch"] == torch.__version__
+    assert (environment["device"], environment["peak_flops_per_s"]) == ("cpu", None)
+    assert (group["name"], setup["name"]) == ("process_group_init", "setup")
+    assert [step["step"] for step in steps] == list(range(25))
+    assert [step["loss"] for step in steps] == [float(-i) for i in range(25)]
+    assert {(step["tokens"], step["model_flops"]) for step in steps} == {(8, 100)}
+    assert memory["peak_rss_bytes"] > 0
+    assert summary["num_steps"] == 25
+    assert "15 steps after warm-up" in capsys.readouterr().out
+    assert "NaN" not in json.dumps(lines)
+
+
+def metered(*times_s: float) -> Meter:
+    meter = Meter(SimpleNamespace(step=lambda *args, **fields: None))
+    for index, time_s in enumerate(times_s):
+        meter.step(index, time_s, tokens=10, model_flops=1000, loss=1.0)
+    return meter
+
+
+def test_the_summary_leaves_the_warm_up_out() -> None:
+    meter = metered(*[9.0] * 10, 1.0, 1.0, 4.0)
+    expected = Summary(num_steps=3, step_time_s=1.0, tokens_per_s=5.0, mfu=0.25)
+    assert meter.summary(peak_flops_per_s=2000.0) == expected
+    assert "MFU 25.0%" in str(expected)
+
+
+def test_a_tenth_is_warm_up_where_that_is_more() -> None:
+    summary = metered(*[1.0] * 200).summary(None)
+    assert summary is not None
+    assert (summary.num_steps, summary.mfu) == (180, None)
+    assert "MFU unknown" in str(summary)
+
+
+def test_too_few_steps_have_no_summary() -> None:
+    assert metered(*[1.0] * 10).summary(None) is None

@@ -1,0 +1,117 @@
+"""Who this rank is, what it computes on, and how its device is timed.
+
+The one place that knows ranks, devices and backends: gloo on the CPU, NCCL on CUDA. Functions take
+`cuda` as an argument, so that tests can pass a fake.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypedDict
+
+import torch
+import torch.distributed as c10d
+
+TIMEOUT_S = 300.0  # a rank waiting longer than this in a collective gives up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dist:
+    """This rank's place in the job."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    device_name: str
+    init_time_s: float
+
+    @property
+    def device_ids(self) -> list[int] | None:
+        """What DistributedDataParallel wants: this rank's GPU, None on the CPU."""
+        return None if self.device.index is None else [self.device.index]
+
+
+class Clock(TypedDict, total=False):
+    """The arguments of Turns that depend on the device; none of them on the CPU."""
+
+    synchronize: Callable[[], None]
+    mark: Callable[[], Any]
+    seconds: Callable[[Any, Any], float]
+
+
+@contextmanager
+def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Iterator[Dist]:
+    """The default process group, as torchrun's environment describes it; alone without torchrun.
+
+    Left behind when the body fails: peers may be inside a collective, and destroying the group
+    would wait for them.
+    """
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    device = choose_device(int(os.environ.get("LOCAL_RANK", "0")), cuda)
+    start = time.perf_counter()
+    c10d.init_process_group(
+        backend_for(device),
+        rank=rank,
+        world_size=world_size,
+        store=None if "MASTER_ADDR" in os.environ else c10d.HashStore(),
+        timeout=timedelta(seconds=timeout_s),
+        device_id=device if device.type == "cuda" else None,
+    )
+    yield Dist(
+        rank=rank,
+        world_size=world_size,
+        device=device,
+        device_name=cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        init_time_s=time.perf_counter() - start,
+    )
+    c10d.destroy_process_group()
+
+
+def choose_device(local_rank: int, cuda: Any = torch.cuda) -> torch.device:
+    """This rank's GPU, made current, or the CPU of a machine without one.
+
+    Raises ValueError where the node has more ranks than GPUs.
+    """
+    if not cuda.is_available():
+        return torch.device("cpu")
+    if local_rank >= cuda.device_count():
+        raise ValueError(f"local rank {local_rank} has no GPU: the node has {cuda.device_count()}")
+    device = torch.device("cuda", local_rank)
+    cuda.set_device(device)
+    return device
+
+
+def backend_for(device: torch.device) -> str:
+    """The communication library for tensors on `device`."""
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def clock_for(device: torch.device, cuda: Any = torch.cuda) -> Clock:
+    """How to time `device`: CUDA events in its current stream, or the wall clock of Turns."""
+    if device.type != "cuda":
+        return {}
+
+    def mark() -> Any:
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(start: Any, end: Any) -> float:
+        return start.elapsed_time(end) / 1e3  # milliseconds
+
+    return {"synchronize": cuda.synchronize, "mark": mark, "seconds": seconds}
+
+
+def memory_of(device: torch.device, cuda: Any = torch.cuda) -> dict[str, int]:
+    """Fields of a memory record: what the CUDA caching allocator reached; empty on the CPU."""
+    if device.type != "cuda":
+        return {}
+    stats = cuda.memory_stats(device)
+    return {
+        "peak_allocated_bytes": stats["allocated_bytes.all.peak"],
+        "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
+        "allocator_retries": stats["num_alloc_retries"],
+    }

@@ -1,0 +1,147 @@
+"""A Llama-style decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+
+Tensors carry their dimensions: B batch, T sequence, D model, H query heads, K key and value heads,
+C channels of a head, F feed-forward, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Preset = Literal["debug", "small", "medium", "8b"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """Sizes of a decoder."""
+
+    vocab_size: int
+    dim: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    hidden_dim: int
+    rope_theta: float = 10_000.0
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.num_heads
+
+
+# fmt: off
+PRESETS: dict[Preset, DecoderConfig] = {
+    # 0.1 million parameters
+    "debug": DecoderConfig(
+        vocab_size=256, dim=64, num_layers=2, num_heads=4, num_kv_heads=2, hidden_dim=176),
+    # 5 million
+    "small": DecoderConfig(
+        vocab_size=4096, dim=256, num_layers=4, num_heads=8, num_kv_heads=4, hidden_dim=704),
+    # 124 million
+    "medium": DecoderConfig(
+        vocab_size=32_000, dim=768, num_layers=12, num_heads=12, num_kv_heads=4, hidden_dim=2048),
+    # the sizes of Llama 3 8B (arXiv:2407.21783, table 3)
+    "8b": DecoderConfig(
+        vocab_size=128_256, dim=4096, num_layers=32, num_heads=32, num_kv_heads=8,
+        hidden_dim=14_336, rope_theta=500_000.0),
+}
+# fmt: on
+
+
+def rotary_tables(seq_len: int, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
+    """cos_TC and sin_TC of rotary position embedding (arXiv:2104.09864, section 3.4)."""
+    frequencies = theta ** (-torch.arange(0, head_dim, 2) / head_dim)
+    angles = torch.outer(torch.arange(seq_len), frequencies)
+    angles_TC = torch.cat((angles, angles), dim=-1)
+    return angles_TC.cos(), angles_TC.sin()
+
+
+def rotate(x_BHTC: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
+    """Channel pairs (i, i + C/2) of every head, turned by their position's angle."""
+    first, second = x_BHTC.chunk(2, dim=-1)
+    return x_BHTC * cos_TC + torch.cat((-second, first), dim=-1) * sin_TC
+
+
+class Attention(nn.Module):
+    """Causal self-attention; H/K query heads share each key and value head."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        kv_dim = config.num_kv_heads * config.head_dim
+        self.query = nn.Linear(config.dim, config.dim, bias=False)
+        self.key = nn.Linear(config.dim, kv_dim, bias=False)
+        self.value = nn.Linear(config.dim, kv_dim, bias=False)
+        self.out = nn.Linear(config.dim, config.dim, bias=False)
+
+    def forward(self, x_BTD: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
+        q_BHTC = rotate(self._heads(self.query(x_BTD)), cos_TC, sin_TC)
+        k_BKTC = rotate(self._heads(self.key(x_BTD)), cos_TC, sin_TC)
+        v_BKTC = self._heads(self.value(x_BTD))
+        y_BHTC = functional.scaled_dot_product_attention(
+            q_BHTC, k_BKTC, v_BKTC, is_causal=True, enable_gqa=True
+        )
+        return self.out(y_BHTC.transpose(1, 2).flatten(2))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (arXiv:2002.05202)."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.dim, config.hidden_dim, bias=False)
+        self.up = nn.Linear(config.dim, config.hidden_dim, bias=False)
+        self.down = nn.Linear(config.hidden_dim, config.dim, bias=False)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        h_BTF = functional.silu(self.gate(x_BTD)) * self.up(x_BTD)
+        return self.down(h_BTF)
+
+
+class Block(nn.Module):
+    """One layer: attention and feed-forward, each on a normalised residual stream."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.dim)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.RMSNorm(config.dim)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x_BTD: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TC, sin_TC)
+        return x_BTD + self.feed_forward(self.feed_forward_norm(x_BTD))
+
+
+class Decoder(nn.Module):
+    """tokens_BT in, logits_BTV of the next token out. Embedding and output are not tied."""
+
+    def __init__(self, config: DecoderConfig, seq_len: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.dim)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = nn.RMSNorm(config.dim)
+        self.out = nn.Linear(config.dim, config.vocab_size, bias=False)
+        cos_TC, sin_TC = rotary_tables(seq_len, config.head_dim, config.rope_theta)
+        self.register_buffer("cos_TC", cos_TC, persistent=False)
+        self.register_buffer("sin_TC", sin_TC, persistent=False)
+        for weight in self.parameters():
+            if weight.dim() > 1:
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        T = tokens_BT.shape[1]
+        cos_TC, sin_TC = self.cos_TC[:T], self.sin_TC[:T]
+        x_BTD = self.embedding(tokens_BT)
+        for block in self.blocks:
+            x_BTD = block(x_BTD, cos_TC, sin_TC)
+        return self.out(self.norm(x_BTD))
+
+    def num_matmul_params(self) -> int:
+        """Parameters without the embedding, which is looked up, not multiplied."""
+        return sum(weight.numel() for weight in self.parameters()) - self.embedding.weight.numel()

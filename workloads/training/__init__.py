@@ -1,0 +1,1 @@
+"""Training workloads: one file, one workload."""
