@@ -1,0 +1,214 @@
+"""Runs one trial and leaves nothing of it behind. Standard library only: it starts in a moment.
+
+    python -m runners.guard  < one JSON line (Order), then the pipe stays open
+                             > one JSON line (Outcome)
+
+The pipe is the lifeline: when it closes, because the worker let go or died, the tree is killed.
+torchrun puts every rank in a session of its own, so killing the agent's group would leave them
+alive. The guard is therefore a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER: orphans become its
+children) and also looks for the trial's tag in the environment of every process.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_STEP = re.compile(rb'"kind"\s*:\s*"step"')
+_CHECK_S = 1.0
+_SWEEP_S = 5.0  # a process that was sent SIGKILL takes a moment to be gone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to run, and when to end it.
+
+    `watch` is a folder of records, which grow while there is life. Silence is allowed for `start_s`
+    before the first step, as compiling takes its time, and for `stall_s` then (0: for ever).
+    """
+
+    argv: list[str]
+    environment: dict[str, str]
+    working_dir: str
+    log: str
+    tag: str  # NAME=VALUE, found in the environment of everything the trial starts
+    deadline_s: float
+    watch: str
+    start_s: float
+    stall_s: float
+    kill_grace_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a trial ended: `exited`, `deadline`, `stalled`, `released` or `not_started`."""
+
+    ended: str
+    exit_code: int | None
+    wall_s: float
+    num_survivors: int  # processes that had to be killed after the trial's own end
+    detail: str = ""
+
+
+def main() -> None:
+    """Read the order, run it, print the outcome."""
+    order = Order(**json.loads(sys.stdin.readline()))
+    print(json.dumps(asdict(run(order, lifeline=sys.stdin.fileno()))), flush=True)
+
+
+def run(order: Order, *, lifeline: int) -> Outcome:
+    """Run a trial to its end, or end it; returns when no process of it is alive."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    started = time.monotonic()
+    try:
+        with Path(order.log).open("ab") as log:
+            child = subprocess.Popen(
+                order.argv,
+                env=order.environment,
+                cwd=order.working_dir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:  # ValueError: a NUL among the arguments
+        return Outcome(
+            ended="not_started", exit_code=None, wall_s=0.0, num_survivors=0, detail=str(error)
+        )
+    ended = _watch(child, order, lifeline, started)
+    if child.poll() is None:
+        _terminate(child, order.kill_grace_s)
+    num_survivors = sweep(order.tag, order.kill_grace_s, ancestor=os.getpid())
+    return Outcome(
+        ended=ended,
+        exit_code=child.returncode,
+        wall_s=time.monotonic() - started,
+        num_survivors=num_survivors,
+    )
+
+
+def _watch(child: subprocess.Popen[bytes], order: Order, lifeline: int, started: float) -> str:
+    """Wait for the child's exit, the lifeline's end, the deadline or a stall."""
+    exit_event = os.pidfd_open(child.pid)
+    try:
+        while True:
+            ready, _, _ = select.select([exit_event, lifeline], [], [], _CHECK_S)
+            if exit_event in ready:
+                return "exited"
+            if lifeline in ready and not os.read(lifeline, 4096):
+                return "released"
+            if time.monotonic() - started > order.deadline_s:
+                return "deadline"
+            if order.stall_s and _has_stalled(order):
+                return "stalled"
+    finally:
+        os.close(exit_event)
+
+
+def _has_stalled(order: Order) -> bool:
+    folder = Path(order.watch)
+    silent_s = _silent_s(folder)
+    return silent_s > order.stall_s and (silent_s > order.start_s or _has_begun(folder))
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether a rank has recorded a step; the first is never far from the top of its file."""
+    for path in folder.glob("*"):
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            if _STEP.search(file.read(65536)):
+                return True
+    return False
+
+
+def _silent_s(folder: Path) -> float:
+    """Seconds since a file in the folder last grew; 0 while it has none."""
+    times = []
+    for path in folder.glob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(path.stat().st_mtime)
+    return time.time() - max(times) if times else 0.0
+
+
+def _terminate(child: subprocess.Popen[bytes], grace_s: float) -> None:
+    """SIGTERM, which lets torchrun end its ranks, then SIGKILL."""
+    child.terminate()
+    try:
+        child.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def sweep(tag: str, patience_s: float, *, ancestor: int | None = None) -> int:
+    """Kill what is left of a trial; returns how many processes that were.
+
+    `ancestor` is the subreaper, when it is the one to call. Every orphan becomes its child, so it
+    has ended the trial when it has no child: /proc, read entry by entry, may miss a forking one.
+    """
+    killed: set[int] = set()
+    limit = time.monotonic() + max(patience_s, _SWEEP_S)
+    while time.monotonic() < limit:
+        left = set(leftovers(tag.encode(), ancestor))
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= left
+        has_children = ancestor is not None and _reap()
+        if not left and not has_children:
+            break
+        time.sleep(0.02)
+    return len(killed)
+
+
+def leftovers(tag: bytes, ancestor: int | None = None) -> Iterator[int]:
+    """Living processes that carry the tag in their environment or descend from `ancestor`."""
+    parents, living = {}, []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(folder.name)
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            parents[pid] = int(parent)
+            if state not in "ZX" and pid != os.getpid():
+                living.append(pid)
+    for pid in living:
+        if _descends(pid, parents, ancestor) or tag in _environment(pid):
+            yield pid
+
+
+def _descends(pid: int, parents: dict[int, int], ancestor: int | None) -> bool:
+    """Whether `ancestor` is one of `pid`."""
+    while pid := parents.get(pid, 0):
+        if pid == ancestor:
+            return True
+    return False
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _reap() -> bool:
+    """Collect orphans that became our children; whether a living child is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How a trial is started: one file per launcher, found by its module name."""

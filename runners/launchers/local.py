@@ -1,0 +1,70 @@
+"""Launches trials on this machine with torchrun, each under a guard."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners.guard import Order, Outcome
+from runners.guarded import Guarded
+from runners.spec import TRIAL_VARIABLE, LaunchSpec
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A trial that was submitted."""
+
+    trial: Guarded
+    log: Path
+
+
+def command(spec: LaunchSpec) -> list[str]:
+    """The argv of a trial: one torchrun agent that meets its ranks on a free loopback port."""
+    return [
+        str(spec.python),
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=1",
+        f"--nproc-per-node={spec.world_size}",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=127.0.0.1:0",
+        f"--rdzv-id={spec.trial_id}",
+        "--max-restarts=0",
+        *spec.program,
+    ]
+
+
+def environment(spec: LaunchSpec) -> dict[str, str]:
+    """Environment of a trial: gloo meets on the loopback too, unless somebody chose otherwise."""
+    own = {TRIAL_VARIABLE: spec.trial_id}
+    return {"GLOO_SOCKET_IFNAME": "lo", **spec.environment, **own}
+
+
+def submit(spec: LaunchSpec) -> Handle:
+    """Start a trial."""
+    order = Order(
+        argv=command(spec),
+        environment=environment(spec),
+        working_dir=str(spec.working_dir),
+        log=str(spec.log),
+        tag=f"{TRIAL_VARIABLE}={spec.trial_id}",
+        deadline_s=spec.deadline_s,
+        watch=str(spec.records),
+        start_s=spec.start_s,
+        stall_s=spec.stall_s,
+        kill_grace_s=spec.kill_grace_s,
+    )
+    return Handle(Guarded(order), spec.log)
+
+
+def poll(handle: Handle) -> Outcome | None:
+    """How the trial ended; None while it runs."""
+    return handle.trial.poll()
+
+
+def cancel(handle: Handle) -> Outcome:
+    """End the trial; returns when nothing of it is alive."""
+    return handle.trial.cancel()
+
+
+def logs(handle: Handle) -> str:
+    """What the trial printed so far."""
+    return handle.log.read_text(errors="replace") if handle.log.exists() else ""

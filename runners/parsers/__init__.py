@@ -1,0 +1,1 @@
+"""Reading logs of programs that are not ours: one file per format."""

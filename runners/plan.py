@@ -1,0 +1,123 @@
+"""Plans a run: resolves its revisions and reads the cases from the project's paceline.yml."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from sqlalchemy.exc import OperationalError
+
+from runners.checkout import Mirror
+from runners.context import Worker
+from service import manifest
+from service.db import runs as runs_db
+from service.db.session import transaction
+from service.domain import Case, FailureReason, Status
+from service.errors import ManifestError, MeasurementFailed, Refused
+from service.usecases import runs
+from service.usecases.runs import Plan, ResolvedRevision
+
+logger = logging.getLogger(__name__)
+
+
+def plan_run(run_id: UUID, worker: Worker) -> None:
+    """Plan a queued run, or end it with the reason why it cannot be. Twice changes nothing."""
+    try:
+        _plan(run_id, worker)
+    except MeasurementFailed as error:
+        logger.info("run %s cannot be planned: %s", run_id, error)
+        _fail(run_id, worker, error.reason, error.detail)
+    except OperationalError:  # the database does not answer: the reconciler asks again
+        raise
+    except Exception:
+        logger.exception("run %s: planning failed", run_id)
+        detail = "Paceline itself failed; the worker's log has the traceback."
+        _fail(run_id, worker, FailureReason.INTERNAL, detail)
+
+
+def _plan(run_id: UUID, worker: Worker) -> None:
+    with transaction(worker.sessions, worker.send) as session:
+        run = runs_db.run(session, run_id)
+        if run.status is not Status.QUEUED:
+            return
+        mirror = Mirror(worker.data_dir, run.project_id, run.project.source)
+        baseline, candidate = runs.requested_sides(run)
+    mirror.sync()
+    resolved_candidate = mirror.resolve(candidate.revision, "candidate")
+    resolved_baseline = mirror.resolve(baseline.revision, "baseline")
+    found, only_in_candidate = _manifest(mirror, resolved_baseline, resolved_candidate)
+    cases, unmeasurable = _cases(found, only_in_candidate, run.request, run.cluster.max_world_size)
+    plan = Plan(
+        candidate=resolved_candidate,
+        baseline=resolved_baseline,
+        cases=cases,
+        unmeasurable=unmeasurable,
+        policy=runs.effective_policy(run, found.policy),
+    )
+    with transaction(worker.sessions, worker.send) as session:
+        runs.plan(session, run_id, plan)
+
+
+def _fail(run_id: UUID, worker: Worker, reason: FailureReason, detail: str) -> None:
+    with transaction(worker.sessions, worker.send) as session:
+        runs.fail(session, run_id, reason, detail)
+
+
+def read_manifest(mirror: Mirror, revision: ResolvedRevision) -> manifest.Manifest | None:
+    """The revision's paceline.yml; None where it has none. Raises MeasurementFailed."""
+    text = mirror.read(revision.sha, manifest.FILE_NAME)
+    if text is None:
+        return None
+    try:
+        return manifest.parse(text, source=f"{manifest.FILE_NAME} of {revision.sha[:10]}")
+    except ManifestError as error:
+        raise MeasurementFailed(FailureReason.BAD_MANIFEST, error.detail) from error
+
+
+def _manifest(
+    mirror: Mirror, baseline: ResolvedRevision, candidate: ResolvedRevision
+) -> tuple[manifest.Manifest, Mapping[str, Sequence[Case]]]:
+    """The manifest in force, which is the baseline's, and entries only the candidate has."""
+    of_baseline = read_manifest(mirror, baseline)
+    of_candidate = read_manifest(mirror, candidate)
+    if of_baseline is None and of_candidate is None:
+        detail = f"Neither side has a {manifest.FILE_NAME} at the top of its repository."
+        raise MeasurementFailed(FailureReason.BAD_MANIFEST, detail)
+    found = of_baseline or of_candidate
+    assert found is not None
+    others = of_candidate.entries if of_candidate is not None else {}
+    return found, {name: cases for name, cases in others.items() if name not in found.entries}
+
+
+def _cases(
+    found: manifest.Manifest,
+    only_in_candidate: Mapping[str, Sequence[Case]],
+    request: Mapping[str, object],
+    max_world_size: int,
+) -> tuple[list[Case], dict[str, str]]:
+    """Cases of the run, and for those that cannot be measured, why."""
+    suite, names = request["suite"], request["cases"]
+    assert suite is None or isinstance(suite, str)
+    assert names is None or isinstance(names, list)
+    asked_anew = [name for name in dict.fromkeys(names or ()) if name in only_in_candidate]
+    try:
+        known = [name for name in names or () if name not in only_in_candidate]
+        cases = found.select(suite=suite, names=known) if known or not names else []
+    except Refused as error:
+        raise MeasurementFailed(FailureReason.NO_SUCH_CASE, error.detail) from error
+    if names is None and suite is None:
+        asked_anew = list(only_in_candidate)
+    unmeasurable = {
+        case.name: f"It needs {case.world_size} ranks; the cluster has {max_world_size}."
+        for case in cases
+        if case.world_size > max_world_size
+    }
+    if cases and len(unmeasurable) == len(cases):
+        detail = "No case fits the cluster. " + " ".join(
+            f"{name}: {why}" for name, why in unmeasurable.items()
+        )
+        raise MeasurementFailed(FailureReason.WORLD_SIZE_TOO_LARGE, detail)
+    for name in asked_anew:
+        for case in only_in_candidate[name]:
+            cases.append(case)
+            unmeasurable[case.name] = "The baseline has no such case."
+    return cases, unmeasurable

@@ -1,0 +1,1 @@
+"""What Paceline does: each use case reads, calls the pure core, writes; it never commits."""

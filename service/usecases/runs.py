@@ -1,0 +1,181 @@
+"""The life of a run: requested, planned, executed, finished or cancelled."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from service import domain
+from service.db import catalog, leases, models
+from service.db import runs as runs_db
+from service.db.session import send_after_commit
+from service.domain import FailureReason, Intent, Role, SideSpec, Status
+from service.errors import Conflict, Refused
+
+PLAN_TASK = "paceline.plan_run"
+EXECUTE_TASK = "paceline.execute_job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What `POST /runs` asks for. Without a baseline the candidate's first parent is it."""
+
+    project: str
+    candidate: SideSpec
+    baseline: SideSpec | None = None
+    cluster: str = "local"
+    suite: str | None = None
+    cases: Sequence[str] | None = None
+    intent: Intent = Intent.GATE
+    max_pairs: int | None = None
+    budget_device_hours: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRevision:
+    """A commit that exists in the project's mirror."""
+
+    sha: str
+    subject: str
+    author: str
+    committed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the repository says of a run: its commits, the cases to measure, the policy."""
+
+    candidate: ResolvedRevision
+    baseline: ResolvedRevision
+    cases: Sequence[domain.Case]
+    unmeasurable: Mapping[str, str] = field(default_factory=dict)  # case name -> why
+    policy: domain.Policy = field(default_factory=domain.Policy)
+
+
+def request(session: Session, body: RunRequest) -> models.Run:
+    """Store a run and have it planned. Raises NotFound and Refused."""
+    project = catalog.project(session, body.project)
+    cluster = catalog.cluster(session, body.cluster)
+    if body.max_pairs is not None and body.max_pairs < domain.LOOKS[0]:
+        raise Refused("max_pairs", f"At least {domain.LOOKS[0]} pairs are needed for a verdict.")
+    for role, side in {Role.BASELINE: body.baseline, Role.CANDIDATE: body.candidate}.items():
+        if side is not None and side.image is not None and cluster.launcher == "local":
+            detail = f"The cluster {cluster.name} starts no containers; leave the image out."
+            raise Refused(f"{role}.image", detail)
+    run = models.Run(
+        project_id=project.id,
+        cluster_id=cluster.id,
+        intent=body.intent,
+        request=asdict(body),
+        seed=secrets.randbelow(2**31),
+    )
+    session.add(run)
+    session.flush()
+    send_after_commit(session, PLAN_TASK, run.id)
+    return run
+
+
+def requested_sides(run: models.Run) -> tuple[SideSpec, SideSpec]:
+    """Baseline and candidate as they were asked for."""
+    candidate = SideSpec(**run.request["candidate"])
+    if run.request["baseline"] is None:
+        return replace(candidate, revision=f"{candidate.revision}^1"), candidate
+    return SideSpec(**run.request["baseline"]), candidate
+
+
+def effective_policy(run: models.Run, policy: domain.Policy) -> domain.Policy:
+    """The manifest's policy within the limits of the request."""
+    max_pairs = run.request["max_pairs"]
+    budget = run.request["budget_device_hours"]
+    return replace(
+        policy,
+        max_pairs=policy.max_pairs if max_pairs is None else max_pairs,
+        budget_device_hours=policy.budget_device_hours if budget is None else budget,
+    )
+
+
+def plan(session: Session, run_id: UUID, plan: Plan) -> None:
+    """Turn a queued run into one job. Planning a run twice changes nothing."""
+    run = runs_db.lock(session, run_id)
+    if run.status is not Status.QUEUED or runs_db.jobs(session, run_id):
+        return
+    baseline, candidate = requested_sides(run)
+    run.baseline_side_id = _side(session, run, baseline, plan.baseline).id
+    run.candidate_side_id = _side(session, run, candidate, plan.candidate).id
+    run.policy = asdict(plan.policy)
+    job = models.Job(run_id=run.id, position=0)
+    session.add(job)
+    session.flush()
+    for position, case in enumerate(plan.cases):
+        stored = catalog.case(session, run.project_id, case)
+        row = models.JobCase(job_id=job.id, case_id=stored.id, position=position)
+        row.unmeasurable = plan.unmeasurable.get(case.name)
+        session.add(row)
+    send_after_commit(session, EXECUTE_TASK, job.id)
+
+
+def fail(session: Session, run_id: UUID, reason: FailureReason, detail: str) -> None:
+    """End a run that could not be planned or measured, with the reason."""
+    run = runs_db.lock(session, run_id)
+    if not run.status.is_final:
+        runs_db.finish(session, run, Status.FAILED, reason=reason, detail=detail)
+
+
+def settle(session: Session, run_id: UUID) -> None:
+    """Give a run the status that follows from its jobs, once all of them have ended."""
+    run = runs_db.lock(session, run_id)
+    jobs = runs_db.jobs(session, run_id)
+    if run.status.is_final or not all(job.status.is_final for job in jobs):
+        return
+    failed = next((job for job in jobs if job.status is Status.FAILED), None)
+    if failed is not None:
+        reason, detail = failed.failure_reason, failed.failure_detail
+        runs_db.finish(session, run, Status.FAILED, reason=reason, detail=detail)
+    elif not jobs or any(job.status is Status.CANCELLED for job in jobs):
+        runs_db.finish(session, run, Status.CANCELLED, reason=FailureReason.CANCELLED)
+    else:
+        runs_db.finish(session, run, Status.FINISHED)
+
+
+def cancel(session: Session, run_id: UUID) -> models.Run:
+    """Stop a run: at once while it waits, at the worker's next heartbeat while it runs.
+
+    Raises Conflict when it has ended.
+    """
+    run = runs_db.lock(session, run_id)
+    if run.status.is_final:
+        raise Conflict(f"Run {run_id} has ended ({run.status}); there is nothing to cancel.")
+    now = leases.database_now(session)
+    run.cancel_requested_at = run.cancel_requested_at or now
+    for job in runs_db.jobs(session, run_id):
+        if job.status is Status.QUEUED:
+            job.status, job.failure_reason = Status.CANCELLED, FailureReason.CANCELLED
+            job.finished_at = now
+    session.flush()
+    settle(session, run_id)
+    return run
+
+
+def reconcile(session: Session, *, older_than_s: float, grace_s: float) -> None:
+    """Find what lost messages and dead workers left behind, and have it taken up again."""
+    for run_id in runs_db.unplanned(session, older_than_s=older_than_s):
+        send_after_commit(session, PLAN_TASK, run_id)
+    leases.requeue_expired(session, grace_s=grace_s)
+    wake(session)
+
+
+def wake(session: Session) -> None:
+    """Have queued jobs executed that a free slot waits for."""
+    for job_id in runs_db.queued_jobs(session):
+        send_after_commit(session, EXECUTE_TASK, job_id)
+
+
+def _side(
+    session: Session, run: models.Run, spec: SideSpec, revision: ResolvedRevision
+) -> models.Side:
+    row = models.Revision(project_id=run.project_id, **asdict(revision))
+    stored = catalog.find_or_add(session, row, project_id=run.project_id, sha=revision.sha)
+    return catalog.side(session, stored, spec)

@@ -1,0 +1,340 @@
+"""What a worker makes of pairs as they come: when to stop, what a failure means, how to go on.
+
+Launching is faked; test_end_to_end launches for real.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from runners import measure
+from runners.context import Worker
+from runners.execute import execute_job
+from runners.pair import Bench
+from service.config import Settings
+from service.db import leases, models, reading, results
+from service.db import runs as runs_db
+from service.db.session import Message, Sessions, transaction
+from service.db.views import RunDetail
+from service.domain import Arrangement, Case, FailureReason, Role, Status, Verdict
+from service.errors import MeasurementFailed, WorkerStopping
+from service.usecases import recording, runs
+from service.usecases.recording import PairResult, TrialResult
+from tests import factories
+from tests.conftest import on_sqlite
+from tests.integration.test_recording import POLICY, pairs_with
+
+pytestmark = on_sqlite
+
+
+class Lab:
+    """A worker whose pairs and solo trials are made up."""
+
+    def __init__(self, sessions: Sessions, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sessions = sessions
+        self.sent: list[Message] = []
+        settings = Settings(data_dir=folder, lease_s=5.0)
+        self.worker = Worker(name="w", settings=settings, sessions=sessions, send=self.sent.append)
+        self.pairs: list[PairResult] = []
+        self.solo: dict[Role, FailureReason | None] = dict.fromkeys(Role)
+        self.firsts: list[Role] = []
+        self.solos: list[Role] = []
+        monkeypatch.setattr(measure, "prepare_sides", lambda _run, _worker, _check: {})
+        self.measure_pair: Callable[[Bench], PairResult] = lambda _bench: self.pairs.pop(0)
+        self.seeds: list[int] = []
+        monkeypatch.setattr(measure, "measure_lockstep", self.lockstep)
+        monkeypatch.setattr(measure, "measure_abba", lambda b, c, first: self.next_pair(b, first))
+        monkeypatch.setattr(measure, "measure_solo", self.measure_solo)
+
+    def lockstep(self, bench: Bench, _case: Case, first: Role, seed: int) -> PairResult:
+        self.seeds.append(seed)
+        return self.next_pair(bench, first)
+
+    def next_pair(self, bench: Bench, first: Role) -> PairResult:
+        bench.check()
+        self.firsts.append(first)
+        return replace(self.measure_pair(bench), first=first)
+
+    def measure_solo(self, _bench: Bench, _case: Case, role: Role) -> TrialResult:
+        self.solos.append(role)
+        reason = self.solo[role]
+        return factories.trial(role) if reason is None else factories.failed_trial(role, reason)
+
+    def job(self, **values) -> UUID:
+        with transaction(self.sessions, self.sent.append) as session:
+            return factories.job(session, **{"policy": POLICY, **values}).id
+
+    def measure(self, job_id: UUID) -> RunDetail:
+        execute_job(job_id, self.worker)
+        return self.detail(job_id)
+
+    def detail(self, job_id: UUID) -> RunDetail:
+        with self.sessions() as session:
+            return reading.run_detail(session, runs_db.job(session, job_id).run_id)
+
+    def slots_are_free(self) -> bool:
+        with self.sessions() as session:
+            return all(slot.job_id is None for slot in session.query(models.Slot))
+
+
+@pytest.fixture
+def lab(sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    return Lab(sessions, tmp_path, monkeypatch)
+
+
+def invalid(role: Role, reason: FailureReason = FailureReason.CRASHED) -> PairResult:
+    """A pair that the failure of one side made invalid."""
+    trials = {r: factories.failed_trial(r, FailureReason.PEER_FAILED) for r in Role}
+    trials[role] = factories.failed_trial(role, reason)
+    detail = f"{role}: Rank 1 exited with 3."
+    return factories.pair(trials=trials, invalid_reason=reason, invalid_detail=detail)
+
+
+def raising(error: Exception) -> Callable[[Bench], PairResult]:
+    def measure(_bench: Bench) -> PairResult:
+        raise error
+
+    return measure
+
+
+def stopping_after(pairs: list[PairResult]) -> Callable[[Bench], PairResult]:
+    """Measures these pairs; then the worker is told to stop."""
+
+    def measure(_bench: Bench) -> PairResult:
+        if not pairs:
+            raise WorkerStopping("The worker stops.")
+        return pairs.pop(0)
+
+    return measure
+
+
+def verdicts(run: RunDetail) -> set[Verdict]:
+    return {comparison.verdict for comparison in run.comparisons}
+
+
+def reasons(run: RunDetail) -> str:
+    return " ".join(reason for comparison in run.comparisons for reason in comparison.reasons)
+
+
+def test_measuring_stops_at_the_first_clear_verdict(lab: Lab):
+    lab.pairs += pairs_with(0.1, 20)
+    run = lab.measure(lab.job())
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.REGRESSION)
+    assert len(run.pairs) == 3
+    assert run.started_at is not None
+    assert run.finished_at is not None
+    assert run.device_s == pytest.approx(60.0)
+    assert lab.slots_are_free()
+
+
+def test_sides_start_first_in_turn(lab: Lab):
+    lab.pairs += [pair for change in (0.2, -0.2) * 5 for pair in pairs_with(change, 1)]
+    lab.measure(lab.job(policy=replace(POLICY, max_pairs=8)))
+    b, c = Role.BASELINE, Role.CANDIDATE
+    assert lab.firsts == [b, c, c, b, b, c, c, b]
+
+
+def test_the_last_look_ends_without_a_verdict(lab: Lab):
+    lab.pairs += [pair for change in (0.2, -0.2) * 5 for pair in pairs_with(change, 1)]
+    run = lab.measure(lab.job(policy=replace(POLICY, max_pairs=7)))
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.INCONCLUSIVE)
+    assert len(run.pairs) == 5, "7 is rounded down to a look"
+
+
+def test_an_invalid_pair_is_made_up_for(lab: Lab):
+    lab.pairs += [invalid(Role.CANDIDATE), *pairs_with(0.1, 3)]
+    run = lab.measure(lab.job())
+    assert run.verdict is Verdict.REGRESSION
+    assert len(run.pairs) == 4
+    assert lab.solos == [Role.CANDIDATE], "the side that failed is tried once alone"
+
+
+@pytest.mark.parametrize(
+    ("culprit", "baseline", "candidate", "verdict"),
+    [
+        (Role.CANDIDATE, None, FailureReason.CRASHED, Verdict.BROKEN),
+        (Role.CANDIDATE, None, FailureReason.OUT_OF_MEMORY, Verdict.BROKEN),
+        (Role.CANDIDATE, None, FailureReason.STALLED, Verdict.BROKEN),
+        (Role.CANDIDATE, None, FailureReason.NAN_LOSS, Verdict.BROKEN),
+        (Role.CANDIDATE, None, FailureReason.NO_STEPS, Verdict.INVALID),
+        (Role.CANDIDATE, None, FailureReason.BAD_RECORDS, Verdict.INVALID),
+        (Role.CANDIDATE, FailureReason.CRASHED, FailureReason.CRASHED, Verdict.MISSING),
+        (Role.BASELINE, FailureReason.CRASHED, None, Verdict.MISSING),
+        (Role.BASELINE, FailureReason.KILLED, FailureReason.KILLED, Verdict.MISSING),
+    ],
+)
+def test_what_a_failure_means(
+    lab: Lab,
+    culprit: Role,
+    baseline: FailureReason | None,
+    candidate: FailureReason | None,
+    verdict: Verdict,
+):
+    lab.pairs.append(invalid(culprit))
+    lab.solo = {Role.BASELINE: baseline, Role.CANDIDATE: candidate}
+    run = lab.measure(lab.job())
+    assert (run.status, run.verdict) == (Status.FINISHED, verdict)
+    assert "Rank 1 exited with 3." in reasons(run)
+    assert len([trial for trial in run.trials if trial.pair is None]) == len(lab.solos)
+
+
+def test_pairs_that_stay_invalid_are_given_up(lab: Lab):
+    lab.pairs += [invalid(Role.CANDIDATE) for _ in range(5)]
+    run = lab.measure(lab.job())
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.INVALID)
+    assert len(run.pairs) == 3
+    assert "All 3 pairs were invalid" in reasons(run)
+
+
+def test_a_budget_that_is_spent_ends_the_measuring(lab: Lab):
+    lab.pairs += pairs_with(0.1, 20)
+    policy = replace(POLICY, budget_device_hours=30 / 3600)
+    run = lab.measure(lab.job(policy=policy))
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.INCONCLUSIVE)
+    assert len(run.pairs) == 2
+
+
+def test_a_case_the_budget_did_not_reach_is_missing(lab: Lab):
+    lab.pairs += pairs_with(0.0, 20)
+    cases = [factories.case("first"), factories.case("second")]
+    run = lab.measure(lab.job(cases=cases, policy=replace(POLICY, budget_device_hours=55 / 3600)))
+    found = {comparison.case: comparison.verdict for comparison in run.comparisons}
+    assert found["second"] is Verdict.MISSING
+    assert run.verdict is Verdict.MISSING, "no verdict is not no regression"
+
+
+def test_a_case_that_cannot_be_measured_is_missing_beside_others(lab: Lab):
+    lab.pairs += pairs_with(0.0, 20)
+    cases = [factories.case("small"), factories.case("wide", world_size=64)]
+    run = lab.measure(lab.job(cases=cases, unmeasurable={"wide": "It needs 64 ranks."}))
+    found = {comparison.case: comparison.verdict for comparison in run.comparisons}
+    assert found == {"small": Verdict.NO_CHANGE, "wide": Verdict.MISSING}
+    assert run.verdict is Verdict.MISSING
+    assert "It needs 64 ranks." in reasons(run)
+
+
+def test_separate_launches_where_the_case_says_so(lab: Lab):
+    lab.pairs += [replace(pair, arrangement=Arrangement.ABBA) for pair in pairs_with(0.1, 3)]
+    run = lab.measure(lab.job(cases=[factories.case(arrangement=Arrangement.ABBA)]))
+    assert {pair.arrangement for pair in run.pairs} == {Arrangement.ABBA}
+    assert run.verdict is Verdict.REGRESSION
+
+
+def test_a_failed_preparation_fails_the_run_and_keeps_its_log(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_arguments: object) -> None:
+        raise MeasurementFailed(FailureReason.SETUP_FAILED, "setup.install.0 failed", "gcc: no")
+
+    monkeypatch.setattr(measure, "prepare_sides", broken)
+    run = lab.measure(lab.job())
+    assert (run.status, run.verdict) == (Status.FAILED, None)
+    assert run.failure_reason is FailureReason.SETUP_FAILED
+    (log,) = run.artifacts
+    with lab.sessions() as session:
+        path = results.artifact(session, log.id).path
+    assert (lab.worker.data_dir / "artifacts" / path).read_text() == "gcc: no"
+    assert lab.slots_are_free()
+
+
+def test_our_own_failure_fails_the_run_without_its_details(lab: Lab):
+    lab.measure_pair = raising(RuntimeError("a fault of ours"))
+    run = lab.measure(lab.job())
+    assert (run.status, run.failure_reason) == (Status.FAILED, FailureReason.INTERNAL)
+    assert "a fault of ours" not in str(run)
+    assert lab.slots_are_free()
+
+
+def test_a_running_job_can_be_cancelled(lab: Lab):
+    job_id = lab.job()
+    lab.worker.settings.lease_s = 0.5
+
+    def cancel() -> None:
+        with transaction(lab.sessions, lab.sent.append) as session:
+            runs.cancel(session, runs_db.job(session, job_id).run_id)
+
+    def wait(bench: Bench) -> PairResult:
+        cancel()
+        stop = threading.Event()
+        for _ in range(100):
+            bench.check()
+            stop.wait(0.05)
+        raise AssertionError("the wish to cancel did not arrive")
+
+    lab.measure_pair = wait
+    run = lab.measure(job_id)
+    assert (run.status, run.verdict) == (Status.CANCELLED, None)
+    assert lab.slots_are_free()
+
+
+def test_a_worker_that_stops_hands_the_job_back_with_what_was_measured(lab: Lab):
+    job_id, pairs = lab.job(), pairs_with(0.1, 3)
+    lab.measure_pair = stopping_after(pairs[:2])
+    assert lab.measure(job_id).status is Status.RUNNING
+    assert lab.slots_are_free()
+    lab.measure_pair = stopping_after(pairs[2:])
+    run = lab.measure(job_id)
+    assert run.verdict is Verdict.REGRESSION
+    assert [pair.position for pair in run.pairs] == [0, 1, 2]
+
+
+def test_a_job_whose_pairs_were_all_invalid_before_a_restart(lab: Lab):
+    job_id = lab.job()
+    with transaction(lab.sessions, lab.sent.append) as session:
+        job = runs_db.job(session, job_id)
+        environment = factories.environment(session, job)
+        for position in range(3):
+            pair = invalid(Role.CANDIDATE)
+            recording.record_pair(
+                session, job, job.job_cases[0].case_id, position, environment, pair
+            )
+    run = lab.measure(job_id)
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.INVALID)
+
+
+def test_a_lost_lease_writes_nothing_more(lab: Lab):
+    job_id = lab.job()
+
+    def lose(_bench: Bench) -> PairResult:
+        with transaction(lab.sessions, lab.sent.append) as session:
+            runs_db.job(session, job_id).lease_until = factories.NOON
+            session.flush()
+            assert leases.requeue_expired(session, grace_s=0) == [job_id]
+        return factories.pair()
+
+    lab.measure_pair = lose
+    run = lab.measure(job_id)
+    assert run.status is Status.RUNNING, "the new owner decides"
+    assert run.pairs == run.trials == []
+    with lab.sessions() as session:
+        assert runs_db.job(session, job_id).status is Status.QUEUED
+
+
+def test_a_job_is_executed_once(lab: Lab):
+    job_id = lab.job()
+    lab.pairs += pairs_with(0.1, 3)
+    first = lab.measure(job_id)
+    assert lab.measure(job_id) == first
+
+
+def test_a_finished_job_wakes_the_next(lab: Lab):
+    first, second = lab.job(), lab.job()
+    lab.pairs += pairs_with(0.1, 3)
+    lab.sent.clear()
+    lab.measure(first)
+    assert lab.sent == [Message(runs.EXECUTE_TASK, (str(second),))]
+
+
+def test_every_random_choice_follows_from_the_seed_of_the_run(lab: Lab):
+    for _ in range(2):
+        job_id = lab.job()
+        with transaction(lab.sessions, lab.sent.append) as session:
+            runs_db.lock(session, runs_db.job(session, job_id).run_id).seed = 7
+        lab.pairs += pairs_with(0.1, 3)
+        lab.measure(job_id)
+    assert lab.seeds[:3] == lab.seeds[3:]
+    assert len(set(lab.seeds)) == 3

@@ -1,0 +1,424 @@
+"""From a worker's results to stored verdicts and views, on both databases."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+import sqlalchemy.exc
+from sqlalchemy.orm import Session
+
+from service import domain
+from service.db import catalog, models, reading, results
+from service.db import runs as runs_db
+from service.db.session import Message, Sessions, transaction
+from service.domain import Arrangement, FailureReason, MetricPolicy, Policy, Role, Status, Verdict
+from service.errors import NotFound
+from service.usecases import judge, recording, runs
+from service.usecases.recording import PairResult, StoredFile
+from tests import factories
+
+POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
+
+
+def no_message(_message: Message) -> None:
+    pass
+
+
+@pytest.fixture
+def session(sessions: Sessions) -> Iterator[Session]:
+    with sessions() as made, made.begin():
+        yield made
+
+
+@pytest.fixture
+def job(session: Session) -> models.Job:
+    return factories.job(session)
+
+
+def case_id(job: models.Job) -> UUID:
+    return job.job_cases[0].case_id
+
+
+def record(session: Session, job: models.Job, *pairs: PairResult) -> None:
+    job = runs_db.job(session, job.id)
+    start = results.num_pairs(session, job.id, case_id(job))
+    environment = factories.environment(session, job)
+    for position, result in enumerate(pairs, start):
+        recording.record_pair(session, job, case_id(job), position, environment, result)
+    session.expire_all()
+
+
+def judged(session: Session, job: models.Job, *, is_final: bool = False) -> dict[str, Verdict]:
+    found = judge.judge_case(session, job.id, case_id(job), POLICY, num_cases=1, is_final=is_final)
+    return {comparison.metric: comparison.verdict for comparison in found}
+
+
+def pairs_with(change: float, num_pairs: int, seed: int = 5) -> list[PairResult]:
+    rng = np.random.default_rng(seed)
+    return [factories.pair(rng, change=change) for _ in range(num_pairs)]
+
+
+def test_a_pair_comes_back_as_it_was(session: Session, job: models.Job):
+    file = StoredFile(kind="log", name="log.txt", path="runs/1/log.txt", num_bytes=7)
+    given = factories.pair(first=Role.CANDIDATE, steps_per_turn=3)
+    peak = np.array([2**40 + 1], dtype=np.int64)
+    trials = {
+        role: replace(trial, files=[file], samples={**trial.samples, "peak_rss_bytes": peak})
+        for role, trial in given.trials.items()
+    }
+    record(session, job, replace(given, trials=trials))
+
+    (pair,) = results.pairs(session, job.id, case_id(job))
+    assert (pair.position, pair.first, pair.steps_per_turn) == (0, Role.CANDIDATE, 3)
+    assert (pair.arrangement, pair.invalid_reason) == (Arrangement.LOCKSTEP, None)
+    assert pair.started_at == given.started_at
+    assert pair.environment.hard == {"cpu_model": "Z80"}
+    assert [trial.role for trial in pair.trials] == [Role.BASELINE, Role.CANDIDATE]
+    for trial in pair.trials:
+        expected = trials[trial.role]
+        assert trial.id == expected.trial_id
+        assert trial.software == expected.software
+        stored = {m.metric: m for m in trial.measurements}
+        np.testing.assert_array_equal(
+            stored["step_time_s"].samples, expected.samples["step_time_s"]
+        )
+        assert stored["step_time_s"].n == 100, "the summary leaves the warm-up out"
+        steady = expected.samples["step_time_s"][20:]
+        assert stored["step_time_s"].median == pytest.approx(np.median(steady), rel=1e-15)
+        assert stored["peak_rss_bytes"].samples.dtype == np.int64
+        assert list(stored["peak_rss_bytes"].samples) == [2**40 + 1]
+    detail = reading.run_detail(session, job.run_id)
+    assert [file.name for trial in detail.trials for file in trial.artifacts] == ["log.txt"] * 2
+
+
+def test_trials_belong_to_their_sides(session: Session, job: models.Job):
+    record(session, job, factories.pair())
+    shas = {trial.role: trial.side.revision.sha for trial in results.trials(session, job.id)}
+    assert shas == {Role.BASELINE: "a" * 40, Role.CANDIDATE: "b" * 40}
+
+
+def test_a_clear_slowdown_is_a_regression(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.10, 3))
+    assert judged(session, job) == {
+        "step_time_s": Verdict.REGRESSION,
+        "steps_per_s": Verdict.REGRESSION,
+    }
+    rows = {row.metric: row for row in results.comparisons(session, [job.id])}
+    row = rows["step_time_s"]
+    assert row.effect == pytest.approx(np.log(1.10), abs=0.005)
+    assert row.low is not None
+    assert row.high is not None
+    assert row.low < row.effect < row.high
+    assert (row.num_pairs, row.decided_at, row.is_gating) == (3, 3, True)
+    assert row.baseline_value == pytest.approx(0.01, rel=0.05)
+    assert row.candidate_value == pytest.approx(0.011, rel=0.05)
+    assert [look.num_pairs for look in row.looks] == [3]
+    assert row.looks[0].verdict is Verdict.REGRESSION
+    assert row.algorithm == "paired-sequential"
+    assert row.inputs == [str(pair.id) for pair in results.pairs(session, job.id, case_id(job))]
+
+
+def test_swapping_the_sides_turns_the_verdict(session: Session, job: models.Job):
+    record(session, job, *pairs_with(-0.10, 3))
+    assert set(judged(session, job).values()) == {Verdict.IMPROVEMENT}
+
+
+def test_equal_sides_are_no_change(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.0, 5))
+    assert set(judged(session, job).values()) == {Verdict.NO_CHANGE}
+
+
+def test_two_pairs_are_no_verdict(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.5, 2))
+    assert set(judged(session, job).values()) == {Verdict.INCONCLUSIVE}
+
+
+def test_an_invalid_pair_counts_for_nothing(session: Session, job: models.Job):
+    broken = factories.pair(
+        invalid_reason=FailureReason.CRASHED,
+        invalid_detail="candidate: Rank 1 exited with 3.",
+        trials={
+            Role.BASELINE: factories.trial(Role.BASELINE),
+            Role.CANDIDATE: factories.failed_trial(Role.CANDIDATE),
+        },
+    )
+    record(session, job, broken, *pairs_with(0.10, 3))
+    assert set(judged(session, job).values()) == {Verdict.REGRESSION}
+    rows = results.comparisons(session, [job.id])
+    assert {row.num_pairs for row in rows} == {3}
+    detail = reading.run_detail(session, job.run_id)
+    assert [bool(pair.effects) for pair in detail.pairs] == [False, True, True, True]
+    assert detail.pairs[0].invalid_reason is FailureReason.CRASHED
+    assert len(reading.traces(session, job.run_id)) == 3
+
+
+def test_turns_of_several_steps_are_compared_as_turns(session: Session, job: models.Job):
+    """One side has a turn and a bit more than the other."""
+    steps = {Role.BASELINE: [0.01] * 124, Role.CANDIDATE: [0.02, 0.012, 0.01, 0.01] * 30}
+    trials = {
+        role: factories.trial(role, step_times=times, num_warmup_steps=20)
+        for role, times in steps.items()
+    }
+    pair = factories.pair(trials=trials, steps_per_turn=4)
+    record(session, job, pair)
+    judged(session, job)
+    (row,) = (r for r in results.comparisons(session, [job.id]) if r.metric == "step_time_s")
+    assert row.effect == pytest.approx(np.log(0.052 / 0.04))
+
+
+def test_separate_launches_are_compared_by_their_medians(session: Session, job: models.Job):
+    trials = {
+        Role.BASELINE: factories.trial(Role.BASELINE, step_times=[0.01] * 90),
+        Role.CANDIDATE: factories.trial(Role.CANDIDATE, step_times=[0.02] * 150),
+    }
+    record(session, job, factories.pair(trials=trials, arrangement=Arrangement.ABBA))
+    judged(session, job)
+    (row,) = (r for r in results.comparisons(session, [job.id]) if r.metric == "step_time_s")
+    assert row.effect == pytest.approx(np.log(2))
+
+
+def test_device_memory_is_judged_from_solo_trials(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.0, 3))
+    job = runs_db.job(session, job.id)
+    for number in range(3):
+        for role, peak in {Role.BASELINE: 2**33, Role.CANDIDATE: 2**34}.items():
+            trial = factories.trial(
+                role,
+                started_at=factories.NOON + timedelta(seconds=number),
+                samples={"peak_allocated_bytes": np.array([peak], dtype=np.int64)},
+            )
+            recording.record_trial(session, job, case_id(job), trial)
+    session.expire_all()
+    assert judged(session, job)["peak_allocated_bytes"] is Verdict.REGRESSION
+
+
+def test_a_gating_metric_that_nobody_measured_is_missing(session: Session, job: models.Job):
+    """A trainer that stopped to record its memory must not pass for one that needs no more."""
+    rule = MetricPolicy(min_effect=0.05, gate=True)
+    metrics = {**POLICY.metrics, "peak_rss_bytes": rule, "tokens_per_s": rule}
+    only_baseline = factories.pair()
+    peak = {"peak_rss_bytes": np.array([2**30])}
+    trials = {
+        role: replace(trial, samples=trial.samples | (peak if role is Role.BASELINE else {}))
+        for role, trial in only_baseline.trials.items()
+    }
+    record(session, job, replace(only_baseline, trials=trials), *pairs_with(0.0, 4))
+    found = judge.judge_case(
+        session, job.id, case_id(job), Policy(metrics=metrics), num_cases=1, is_final=False
+    )
+    verdicts = {comparison.metric: comparison.verdict for comparison in found}
+    assert verdicts["peak_rss_bytes"] is Verdict.MISSING
+    assert "tokens_per_s" not in verdicts, "steps_per_s stands in for it"
+    assert {row.metric for row in results.comparisons(session, [job.id])} == set(verdicts)
+
+
+def comparisons_ever(session: Session, job: models.Job) -> list[models.Comparison]:
+    return session.query(models.Comparison).filter_by(job_id=job.id).all()
+
+
+def test_provisional_comparisons_are_replaced(session: Session, job: models.Job):
+    for pair in pairs_with(0.10, 5):
+        record(session, job, pair)
+        judged(session, job)
+    rows = comparisons_ever(session, job)
+    assert sorted(row.metric for row in rows) == ["step_time_s", "steps_per_s"]
+    assert {row.num_pairs for row in rows} == {5}
+    looks = session.query(models.Look).all()
+    assert sorted(look.num_pairs for look in looks) == [3, 3, 5, 5]
+
+
+def test_final_comparisons_become_history(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.10, 3))
+    judged(session, job, is_final=True)
+    judged(session, job, is_final=True)
+    rows = comparisons_ever(session, job)
+    assert len(rows) == 4
+    assert len(results.comparisons(session, [job.id])) == 2
+    assert sum(row.superseded_at is not None for row in rows) == 2
+    assert len(reading.run_detail(session, job.run_id).comparisons) == 2
+
+
+@pytest.mark.parametrize("verdict", [Verdict.MISSING, Verdict.BROKEN, Verdict.INVALID])
+def test_what_was_not_measured_is_stored_with_its_reason(
+    session: Session, job: models.Job, verdict: Verdict
+):
+    record(session, job, *pairs_with(0.0, 3))
+    judged(session, job)
+    judge.record_unmeasured(
+        session, job.id, case_id(job), POLICY, verdict, "The baseline does not run."
+    )
+    rows = results.comparisons(session, [job.id])
+    assert {row.verdict for row in rows} == {verdict}
+    assert {tuple(row.reasons) for row in rows} == {("The baseline does not run.",)}
+    assert {row.effect for row in rows} == {None}
+    runs_db.finish(session, runs_db.lock(session, job.run_id), Status.FINISHED)
+    assert reading.run_summary(session, job.run_id).verdict is verdict
+
+
+def test_a_view_holds_what_was_measured(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.10, 3))
+    judged(session, job)
+    assert reading.run_summary(session, job.run_id).verdict is None, "it is not finished"
+    runs_db.finish(session, runs_db.lock(session, job.run_id), Status.FINISHED)
+    found = reading.run_detail(session, job.run_id)
+    assert found.verdict is Verdict.REGRESSION
+    assert found.headline.startswith("Regression: tinylm: step time")
+    assert [pair.position for pair in found.pairs] == [0, 1, 2]
+    assert all(pair.effects["step_time_s"] > 0 for pair in found.pairs)
+    assert sorted((t.pair, t.role) for t in found.trials) == [
+        (n, role) for n in range(3) for role in Role
+    ]
+    assert [environment.num_pairs for environment in found.environments] == [3]
+    assert (found.candidate.sha, found.candidate.subject) == ("b" * 40, "Fuse the norm")
+    (listed,) = reading.run_list(session)
+    assert asdict(listed) == {name: asdict(found)[name] for name in asdict(listed)}
+
+
+def test_a_list_of_runs_asks_the_database_a_fixed_number_of_times(sessions: Sessions):
+    def statements(num_runs: int) -> int:
+        with transaction(sessions, no_message) as session:
+            for _ in range(num_runs):
+                factories.job(session)
+        seen: list[str] = []
+        engine = sessions.kw["bind"]
+        listener = lambda *arguments: seen.append(arguments[2])  # noqa: E731
+        sqlalchemy.event.listen(engine, "before_cursor_execute", listener)
+        with sessions() as session:
+            reading.run_list(session)
+        sqlalchemy.event.remove(engine, "before_cursor_execute", listener)
+        return len(seen)
+
+    assert statements(2) == statements(6)
+
+
+def test_what_does_not_exist(session: Session):
+    for read in (reading.run_detail, reading.run_summary, runs_db.job, results.artifact):
+        with pytest.raises(NotFound):
+            read(session, uuid4())
+
+
+def test_planning_twice_changes_nothing(session: Session):
+    run = factories.run(session)
+    for _ in range(2):
+        runs.plan(session, run.id, factories.plan())
+    assert len(runs_db.jobs(session, run.id)) == 1
+
+
+def test_a_plan_may_hold_cases_that_cannot_be_measured(session: Session):
+    cases = [factories.case(), factories.case("wide", world_size=64)]
+    job = factories.job(session, cases=cases, unmeasurable={"wide": "It needs 64 ranks."})
+    found = {link.case.name: link.unmeasurable for link in job.job_cases}
+    assert found == {"tinylm": None, "wide": "It needs 64 ranks."}
+    assert [link.case.name for link in job.job_cases] == ["tinylm", "wide"]
+
+
+def test_a_case_and_a_policy_come_back_from_the_database(sessions: Sessions):
+    case = factories.case(
+        arguments=("--text", "é \U0001f3d6"), timeout_s=600.0, arrangement=Arrangement.ABBA
+    )
+    policy = Policy(metrics=POLICY.metrics, max_pairs=8, budget_device_hours=0.1)
+    with transaction(sessions, no_message) as session:
+        job_id = factories.job(session, cases=[case], policy=policy).id
+    with sessions() as session:
+        job = runs_db.job(session, job_id)
+        (link,) = job.job_cases
+        again = domain.case_from_json(link.case.spec)
+        assert again == case
+        assert again.key == case.key == link.case.key
+        assert domain.policy_from_json(job.run.policy or {}) == policy
+
+
+def test_equal_sides_environments_and_cases_share_a_row(session: Session):
+    first, second = factories.job(session), factories.job(session)
+    assert first.run.baseline_side_id == second.run.baseline_side_id
+    assert case_id(first) == case_id(second)
+    assert factories.environment(session, first) is factories.environment(session, second)
+    assert factories.environment(session, first, node="b") is not factories.environment(
+        session, first
+    )
+
+
+def test_sides_that_differ_around_the_revision_are_different(session: Session):
+    stored = factories.job(session).run.candidate_side
+    assert stored is not None
+    specs = [
+        domain.SideSpec(revision="x"),
+        domain.SideSpec(revision="x", environment={"NCCL_ALGO": "Ring"}),
+        domain.SideSpec(revision="x", arguments=["--a"]),
+        domain.SideSpec(revision="x", image="i"),
+    ]
+    sides = [catalog.side(session, stored.revision, spec) for spec in specs]
+    assert sides[0] is stored
+    assert len({side.id for side in sides}) == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (Status.FINISHED, None, Status.FINISHED),
+        (Status.FAILED, FailureReason.SETUP_FAILED, Status.FAILED),
+        (Status.CANCELLED, FailureReason.CANCELLED, Status.CANCELLED),
+        (Status.RUNNING, None, Status.QUEUED),
+    ],
+)
+def test_a_run_settles_as_its_job_did(
+    session: Session,
+    job: models.Job,
+    status: Status,
+    reason: FailureReason | None,
+    expected: Status,
+):
+    job.status, job.failure_reason = status, reason
+    session.flush()
+    runs.settle(session, job.run_id)
+    run = runs_db.run(session, job.run_id)
+    assert (run.status, run.failure_reason) == (expected, reason)
+    assert (run.finished_at is not None) == expected.is_final
+
+
+def test_a_run_that_ended_does_not_change_any_more(session: Session, job: models.Job):
+    runs.fail(session, job.run_id, FailureReason.BAD_MANIFEST, "first")
+    runs.fail(session, job.run_id, FailureReason.INTERNAL, "second")
+    job.status = Status.FINISHED
+    session.flush()
+    runs.settle(session, job.run_id)
+    run = runs_db.run(session, job.run_id)
+    assert (run.status, run.failure_reason) == (Status.FAILED, FailureReason.BAD_MANIFEST)
+    assert run.failure_detail == "first"
+
+
+def test_a_cancelled_run_is_not_planned(session: Session):
+    run = factories.run(session)
+    runs.cancel(session, run.id)
+    runs.plan(session, run.id, factories.plan())
+    assert not runs_db.jobs(session, run.id)
+
+
+def test_cancelling_a_planned_run_cancels_its_job(session: Session, job: models.Job):
+    runs.cancel(session, job.run_id)
+    assert runs_db.run(session, job.run_id).status is Status.CANCELLED
+    assert runs_db.job(session, job.id).status is Status.CANCELLED
+
+
+def test_a_time_without_a_zone_is_refused(session: Session, job: models.Job):
+    job.finished_at = datetime(2026, 1, 1)
+    with pytest.raises(sqlalchemy.exc.StatementError, match="no time zone"):
+        session.flush()
+    session.rollback()
+
+
+def test_the_reconciler_finds_what_was_lost(sessions: Sessions):
+    sent: list[Message] = []
+    with transaction(sessions, no_message) as session:
+        unplanned = factories.run(session).id
+        runs_db.lock(session, unplanned).created_at = factories.NOON
+        young = factories.run(session).id
+        waiting = factories.job(session).id
+    with transaction(sessions, sent.append) as session:
+        runs.reconcile(session, older_than_s=60, grace_s=10)
+    assert Message("paceline.plan_run", (str(unplanned),)) in sent
+    assert Message("paceline.execute_job", (str(waiting),)) in sent
+    assert str(young) not in [message.ids[0] for message in sent]

@@ -1,0 +1,379 @@
+"""The turn server with real clients: two sides of two ranks, each rank a process of its own."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.turnserver import Order, Outcome, orders
+from service.domain import Role
+
+ROOT = Path(__file__).parents[2]
+WORLD_SIZE = 2
+
+# A rank's training loop. `facts` says how many steps there are, how long one takes, and what goes
+# wrong in which step.
+CLIENT = """
+import json, os, sys, time
+from workloads.turns import Turns
+
+facts = json.loads(sys.argv[1])
+
+class Sink:
+    def __init__(self):
+        self.steps = []
+    def step(self, index, time_s, **fields):
+        self.steps.append([fields["turn"], time_s])
+
+sink, starts = Sink(), []
+time.sleep(facts.get("late_s", 0))
+turns = Turns(steps=facts["steps"], records=sink)
+print("met", flush=True)
+while turns.step():
+    starts.append(time.monotonic())
+    if len(starts) - 1 == facts.get("die_at"):
+        os._exit(9)
+    if len(starts) - 1 == facts.get("hang_at"):
+        time.sleep(600)
+    if facts["step_s"]:
+        time.sleep(facts["step_s"])
+print(json.dumps({"starts": starts, "steps": sink.steps}), flush=True)
+"""
+
+
+class Pair:
+    """A turn server and the ranks that were started for it."""
+
+    def __init__(self, folder: str, **values: Any) -> None:
+        self.sockets = {role: f"{folder}/{number}" for number, role in enumerate(Role)}
+        defaults: dict[str, Any] = {
+            "sockets": {role.value: path for role, path in self.sockets.items()},
+            "world_size": WORLD_SIZE,
+            "num_warmup_turns": 10,
+            "min_turns": 20,
+            "max_standard_error": 1e9,
+            "time_limit_s": 60.0,
+            "start_limit_s": 20.0,
+            "stall_s": 20.0,
+            "seed": 7,
+        }
+        self.ranks: dict[Role, list[subprocess.Popen[str]]] = {role: [] for role in Role}
+        self.server = subprocess.Popen(
+            [sys.executable, "-m", "runners.turnserver"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.server.stdin is not None
+        self.server.stdin.write(json.dumps(asdict(Order(**{**defaults, **values}))) + "\n")
+        self.server.stdin.flush()
+        wait_until(lambda: all(map(os.path.exists, self.sockets.values())))
+
+    def start(self, role: Role, *ranks: dict[str, Any], **facts: Any) -> None:
+        """Start the ranks of a side; `facts` hold for all of them."""
+        for rank, own in enumerate(ranks or ({},) * WORLD_SIZE):
+            environment = {
+                "PYTHONPATH": str(ROOT),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(WORLD_SIZE),
+                "PACELINE_TURN_SOCKET": self.sockets[role],
+            }
+            text = json.dumps({"steps": 10_000, "step_s": 0.002, **facts, **own})
+            process = subprocess.Popen(
+                [sys.executable, "-c", CLIENT, text],
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self.ranks[role].append(process)
+
+    def outcome(self) -> Outcome:
+        assert self.server.wait(30) == 0
+        assert self.server.stdout is not None
+        line = self.server.stdout.read()
+        return Outcome(**json.loads(line))
+
+    def await_meeting(self, role: Role) -> None:
+        """Wait until the ranks of a side have met the server."""
+        for process in self.ranks[role]:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "met\n"
+        time.sleep(0.2)
+
+    def let_go(self) -> None:
+        """Close the lifeline."""
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+
+    def ended_alone(self, role: Role) -> list[dict[str, Any]]:
+        """What the ranks of a side print at their good end, to which they must come unaided."""
+        found = []
+        for process in self.ranks[role]:
+            text, _ = process.communicate(timeout=10)
+            assert process.returncode == 0
+            found.append(json.loads(text.splitlines()[-1]))
+        return found
+
+    def close(self) -> None:
+        for process in [self.server, *(rank for side in self.ranks.values() for rank in side)]:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+
+def wait_until(condition: Any, limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def make_pair() -> Iterator[Any]:
+    made: list[Pair] = []
+    with tempfile.TemporaryDirectory(
+        prefix="turns-"
+    ) as folder:  # short: a socket's path is limited
+
+        def make(**values: Any) -> Pair:
+            made.append(Pair(folder, **values))
+            return made[-1]
+
+        yield make
+        for pair in made:
+            pair.close()
+
+
+def rounds(pair: Pair) -> list[tuple[Role, Role]]:
+    """Which side had the first turn of each round, by the clock, warm-up included."""
+    starts = []
+    for role in Role:
+        (first_rank, _) = pair.ended_alone(role)
+        turns = [turn for turn, _ in first_rank["steps"]]
+        begun = dict(zip(reversed(turns), reversed(first_rank["starts"]), strict=True))
+        starts += [(at, role) for at in begun.values()]
+    order = [role for _, role in sorted(starts, key=lambda start: start[0])]
+    return list(zip(order[::2], order[1::2], strict=True))
+
+
+def test_a_pair_goes_on_until_it_is_precise(make_pair: Any):
+    pair = make_pair()
+    for role in Role:
+        pair.start(role)
+    outcome = pair.outcome()
+    assert outcome.ended == "precise"
+    assert (outcome.side, outcome.rank) == (None, None)
+    assert outcome.num_turns == 20
+    assert outcome.standard_error is not None
+    assert 0 <= outcome.standard_error < 1
+    taken = rounds(pair)
+    assert len(taken) == 10 + 20, "warm-up turns are taken, but not counted"
+    for first, second in taken:
+        assert {first, second} == set(Role), "each round is one turn of either side"
+    for start in range(0, 30, 10):
+        firsts = [first for first, _ in taken[start : start + 10]]
+        assert firsts.count(Role.BASELINE) == 5
+    assert len({tuple(taken[start : start + 10]) for start in range(0, 30, 10)}) > 1
+
+
+def test_orders_are_random_and_balanced():
+    def taken(seed: int) -> list[tuple[Role, Role]]:
+        return list(islice(orders(random.Random(seed)), 100))
+
+    assert taken(1) == taken(1) != taken(2)
+    for start in range(0, 100, 10):
+        assert taken(1)[start : start + 10].count((Role.BASELINE, Role.CANDIDATE)) == 5
+
+
+def test_a_pair_that_stays_noisy_runs_out_of_time(make_pair: Any):
+    pair = make_pair(max_standard_error=0.0, time_limit_s=0.6)
+    for role in Role:
+        pair.start(role)
+    outcome = pair.outcome()
+    assert outcome.ended == "out_of_time"
+    assert outcome.num_turns > 5
+    assert outcome.standard_error is not None
+    for role in Role:
+        assert len(pair.ended_alone(role)[0]["steps"]) == outcome.num_turns + 10
+
+
+@pytest.mark.parametrize("step_s", [0.002, 0.05])
+def test_a_side_that_has_run_all_its_steps_ends_the_pair(make_pair: Any, step_s: float):
+    """The slow other side gives the first all the time to leave before its next turn."""
+    pair = make_pair(num_warmup_turns=2, max_standard_error=0.0)
+    pair.start(Role.BASELINE, steps=15)
+    pair.start(Role.CANDIDATE, step_s=step_s)
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side) == ("out_of_steps", "baseline")
+    assert outcome.num_turns in (12, 13)
+    assert len(pair.ended_alone(Role.BASELINE)[1]["steps"]) == 15
+    assert len(pair.ended_alone(Role.CANDIDATE)[1]["steps"]) in (15, 16)
+
+
+def test_the_ranks_of_a_side_may_disagree_on_the_number_of_steps(make_pair: Any):
+    pair = make_pair(num_warmup_turns=2, max_standard_error=0.0)
+    pair.start(Role.BASELINE, {"steps": 15}, {"steps": 16})
+    pair.start(Role.CANDIDATE)
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side, outcome.rank) == ("out_of_steps", "baseline", 0)
+    pair.ended_alone(Role.CANDIDATE)
+
+
+def other(role: Role) -> Role:
+    return Role.CANDIDATE if role is Role.BASELINE else Role.BASELINE
+
+
+@pytest.mark.parametrize("die_at", [0, 5, 25])
+@pytest.mark.parametrize("culprit", list(Role))
+def test_a_side_that_dies_frees_the_other(make_pair: Any, culprit: Role, die_at: int):
+    pair = make_pair(max_standard_error=0.0)
+    pair.start(culprit, {}, {"die_at": die_at})
+    pair.start(other(culprit))
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side, outcome.rank) == ("died", culprit, 1)
+    first, second = pair.ended_alone(other(culprit))
+    assert len(first["steps"]) == len(second["steps"]) in (die_at, die_at + 1)
+
+
+def test_a_side_that_stalls_frees_the_other(make_pair: Any):
+    pair = make_pair(stall_s=0.4)
+    pair.start(Role.CANDIDATE, {"hang_at": 12}, {})
+    pair.start(Role.BASELINE)
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side, outcome.rank) == ("stalled", "candidate", 0)
+    assert outcome.num_turns in (1, 2)
+    pair.ended_alone(Role.BASELINE)
+
+
+@pytest.mark.parametrize("ranks", [[], [{}], [{}, {"late_s": 60}]])
+def test_a_side_that_never_comes_frees_the_other(make_pair: Any, ranks: list[dict[str, Any]]):
+    pair = make_pair(start_limit_s=1.0)
+    pair.start(Role.BASELINE)
+    if ranks:
+        pair.start(Role.CANDIDATE, *ranks)
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side) == ("no_show", "candidate")
+    assert outcome.num_turns == 0
+    assert [rank["steps"] for rank in pair.ended_alone(Role.BASELINE)] == [[], []]
+
+
+@pytest.mark.parametrize("after", ["start", "turns"])
+def test_a_worker_that_lets_go_ends_the_pair(make_pair: Any, after: str):
+    pair = make_pair(max_standard_error=0.0)
+    pair.start(Role.BASELINE)
+    if after == "turns":
+        pair.start(Role.CANDIDATE)
+        pair.await_meeting(Role.CANDIDATE)
+    pair.await_meeting(Role.BASELINE)
+    pair.let_go()
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side) == ("released", None)
+    if after == "start":
+        assert [rank["steps"] for rank in pair.ended_alone(Role.BASELINE)] == [[], []]
+
+
+def test_short_steps_get_long_turns(make_pair: Any):
+    pair = make_pair(num_warmup_turns=20)
+    for role in Role:
+        pair.start(role, steps=10**6, step_s=0)
+    outcome = pair.outcome()
+    assert outcome.ended == "precise"
+    assert outcome.steps_per_turn > 1
+    for role in Role:
+        (rank, _) = pair.ended_alone(role)
+        turns = [turn for turn, _ in rank["steps"]]
+        assert turns[:20] == list(range(20)), "a warm-up turn is one step"
+        assert turns.count(25) == outcome.steps_per_turn
+        assert len(turns) == 20 + outcome.num_turns * outcome.steps_per_turn
+
+
+def test_long_steps_get_turns_of_one(make_pair: Any):
+    pair = make_pair()
+    for role in Role:
+        pair.start(role, step_s=0.002)
+    assert pair.outcome().steps_per_turn == 1
+
+
+class Speaker:
+    """A rank that says what it is told to."""
+
+    def __init__(self, path: str, rank: int = 0) -> None:
+        self.connection = socket.socket(socket.AF_UNIX)
+        self.connection.connect(path)
+        self.lines = self.connection.makefile("r")
+        self.say(f"hello {rank} 1 4711\n")
+
+    def say(self, text: str | bytes) -> None:
+        self.connection.sendall(text if isinstance(text, bytes) else text.encode())
+
+    def hear(self) -> str:
+        return self.lines.readline().strip()
+
+
+def test_a_bye_that_comes_together_with_done_is_no_death(make_pair: Any):
+    pair = make_pair(world_size=1, num_warmup_turns=0)
+    baseline, candidate = (Speaker(pair.sockets[role]) for role in Role)
+    for number in range(3):
+        for speaker in (baseline, candidate):  # in whatever order the turns come
+            is_last = number == 2 and speaker is baseline
+            speaker.say(b"done 2000000\nbye\n" if is_last else b"done 2000000\n")
+    baseline.connection.close()
+    baseline.lines.close()
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side) == ("out_of_steps", "baseline")
+    assert outcome.num_turns == 3
+
+
+@pytest.mark.parametrize(
+    "nonsense", ["\n", "dona 5\n", "done five\n", b"\xff\xfe\n", "bye bye\n", "stop\n"]
+)
+def test_a_rank_that_talks_nonsense_is_as_good_as_dead(make_pair: Any, nonsense: str | bytes):
+    pair = make_pair(world_size=1, num_warmup_turns=0)
+    baseline, candidate = (Speaker(pair.sockets[role]) for role in Role)
+    candidate.say(nonsense)
+    baseline.say("done 2000000\n")
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side, outcome.rank) == ("died", "candidate", 0)
+    heard = [baseline.hear(), baseline.hear()]
+    assert "stop" in heard
+
+
+def test_steps_of_no_time_end_no_server(make_pair: Any):
+    pair = make_pair(world_size=1, num_warmup_turns=1, min_turns=2)
+    speakers = [Speaker(pair.sockets[role]) for role in Role]
+    for speaker in speakers:
+        speaker.say("done 0\n" * 3 + "bye\n")
+    assert pair.outcome().ended == "out_of_steps"
+
+
+def test_a_stranger_at_the_door_is_turned_away(make_pair: Any):
+    pair = make_pair(world_size=1, num_warmup_turns=0, start_limit_s=5.0)
+    for greeting in (b"GET / HTTP/1.1\n", b"hello\n", b"hello world\n", b"\n", b""):
+        stranger = socket.socket(socket.AF_UNIX)
+        stranger.connect(pair.sockets[Role.BASELINE])
+        stranger.sendall(greeting)
+        stranger.close()
+    speakers = [Speaker(pair.sockets[role]) for role in Role]
+    for speaker in speakers:
+        speaker.say("done 2000000\nbye\n")
+    assert pair.outcome().ended == "out_of_steps"
+
+
+def test_the_sockets_are_taken_away(make_pair: Any):
+    pair = make_pair(start_limit_s=0.2)
+    pair.outcome()
+    assert not any(map(os.path.exists, pair.sockets.values()))

@@ -1,0 +1,235 @@
+"""Mirrors and worktrees, on real git repositories in temporary folders."""
+
+import shutil
+import threading
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from runners.checkout import Mirror, keep_prepared, restore_prepared
+from service.domain import FailureReason
+from service.errors import MeasurementFailed
+from tests import factories
+from tests.factories import Repository
+
+PROJECT = UUID(int=7)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = factories.repository(tmp_path / "project")
+    made.commit("Start", {"train.py": "print(1)\n", "paceline.yml": "version: 1\n"})
+    return made
+
+
+@pytest.fixture
+def mirror(repository: Repository, tmp_path: Path) -> Mirror:
+    made = Mirror(tmp_path / "data", PROJECT, str(repository.path))
+    made.sync()
+    return made
+
+
+def refused(mirror: Mirror, revision: str) -> MeasurementFailed:
+    with pytest.raises(MeasurementFailed) as error:
+        mirror.resolve(revision, "candidate")
+    return error.value
+
+
+def test_a_revision_becomes_a_commit(mirror: Mirror, repository: Repository):
+    found = mirror.resolve("main", "candidate")
+    assert found.sha == repository.git("rev-parse", "HEAD")
+    assert (found.subject, found.author) == ("Start", "Ada")
+    assert found.committed_at.timestamp() == 1_700_000_000
+
+
+def test_every_way_to_name_a_commit(mirror: Mirror, repository: Repository):
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "-a", "v1", "-m", "one")
+    second = repository.commit("Go on — ünïcode", {"train.py": "print(2)\n"})
+    mirror.sync()
+    for name in ("main", "HEAD", second, second[:10], "v1^{commit}~0^0", "refs/heads/main"):
+        assert mirror.resolve(name, "candidate").sha in (first, second)
+    assert mirror.resolve("v1", "candidate").sha == first
+    assert mirror.resolve("main^1", "baseline").sha == first
+    assert mirror.resolve("main", "candidate").subject == "Go on — ünïcode"
+
+
+def test_a_commit_without_a_subject(mirror: Mirror, repository: Repository):
+    repository.commit("", {})
+    mirror.sync()
+    assert mirror.resolve("main", "candidate").subject == ""
+
+
+@pytest.mark.parametrize(
+    "revision",
+    [
+        "nowhere",
+        "main^1",
+        "HEAD:train.py",
+        "main^{tree}",
+        "main..main",
+        "--all",
+        "--upload-pack=touch /tmp/x",
+        "-x",
+        "",
+        "ma\0in",
+        "ma\nin",
+        "'; touch x; '",
+        "main" * 50_000,
+        "0" * 40,
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_what_names_no_commit(mirror: Mirror, revision: str):
+    error = refused(mirror, revision)
+    assert error.reason is FailureReason.UNKNOWN_REVISION
+    assert "Name a branch, a tag or a sha" in error.detail
+    assert len(error.detail) < 1000
+
+
+def test_a_source_that_is_gone(tmp_path: Path):
+    gone = Mirror(tmp_path / "data", PROJECT, str(tmp_path / "nowhere"))
+    with pytest.raises(MeasurementFailed, match="cannot be fetched") as error:
+        gone.sync()
+    assert error.value.reason is FailureReason.SOURCE_UNAVAILABLE
+    assert not gone.path.exists()
+
+
+@pytest.mark.parametrize("source", ["--upload-pack=touch owned", "ext::sh -c 'touch owned'"])
+def test_a_source_is_data_not_an_option(tmp_path: Path, source: str):
+    with pytest.raises(MeasurementFailed):
+        Mirror(tmp_path / "data", PROJECT, source).sync()
+    assert not list(tmp_path.rglob("owned"))
+
+
+def test_sync_follows_the_source(mirror: Mirror, repository: Repository):
+    repository.git("branch", "feature")
+    mirror.sync()
+    assert mirror.resolve("feature", "candidate")
+    rewritten = repository.git("commit-tree", "HEAD^{tree}", "-m", "Rewritten")
+    repository.git("update-ref", "refs/heads/main", rewritten)
+    repository.git("branch", "-D", "feature")
+    mirror.sync()
+    assert mirror.resolve("main", "candidate").sha == rewritten
+    refused(mirror, "feature")
+
+
+def test_many_may_sync_at_once(repository: Repository, tmp_path: Path):
+    failures: list[BaseException] = []
+
+    def sync() -> None:
+        try:
+            Mirror(tmp_path / "data", PROJECT, str(repository.path)).sync()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=sync) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_files_of_a_commit_are_read_without_a_checkout(mirror: Mirror, repository: Repository):
+    sha = repository.git("rev-parse", "HEAD")
+    assert mirror.read(sha, "paceline.yml") == "version: 1\n"
+    assert mirror.read(sha, "nothing.yml") is None
+    with pytest.raises(ValueError, match="not a full sha"):
+        mirror.read("main", "paceline.yml")
+
+
+def test_worktrees_of_two_commits_lie_side_by_side(
+    mirror: Mirror, repository: Repository, tmp_path: Path
+):
+    first = repository.git("rev-parse", "HEAD")
+    second = repository.commit("Go on", {"train.py": "print(2)\n", "new.py": ""})
+    mirror.sync()
+    one = mirror.worktree(first, tmp_path / "data" / "worktrees" / "one")
+    two = mirror.worktree(second, tmp_path / "data" / "worktrees" / "two")
+    assert (one / "train.py").read_text() == "print(1)\n"
+    assert (two / "train.py").read_text() == "print(2)\n"
+    assert not (one / "new.py").exists()
+
+
+def test_a_worktree_that_is_used_again_has_its_files_restored(mirror: Mirror, tmp_path: Path):
+    sha = mirror.resolve("main", "candidate").sha
+    folder = mirror.worktree(sha, tmp_path / "data" / "one")
+    (folder / "train.py").write_text("tampered")
+    (folder / "paceline.yml").unlink()
+    mirror.worktree(sha, folder)
+    assert (folder / "train.py").read_text() == "print(1)\n"
+    assert (folder / "paceline.yml").exists()
+
+
+@pytest.mark.parametrize("damage", ["lock", "git file", "folder", "mirror"])
+def test_a_worktree_that_was_left_half_made_is_made_anew(
+    mirror: Mirror, repository: Repository, tmp_path: Path, damage: str
+):
+    sha = mirror.resolve("main", "candidate").sha
+    folder = mirror.worktree(sha, tmp_path / "data" / "one")
+    if damage == "lock":
+        (mirror.path / "worktrees" / "one" / "index.lock").touch()
+    elif damage == "git file":
+        (folder / ".git").write_text("gitdir: /nowhere\n")
+    elif damage == "folder":
+        shutil.rmtree(folder)
+    else:
+        shutil.rmtree(mirror.path)
+        mirror.sync()
+    (folder.parent / "one" / "train.py").unlink(missing_ok=True)
+    mirror.worktree(sha, folder)
+    assert (folder / "train.py").read_text() == "print(1)\n"
+
+
+def test_the_repository_around_the_data_folder_is_never_touched(repository: Repository):
+    inner = Mirror(repository.path / ".paceline", PROJECT, str(repository.path))
+    inner.sync()
+    sha = inner.resolve("main", "candidate").sha
+    (repository.path / "train.py").write_text("my unsaved work")
+    folder = repository.path / ".paceline" / "worktrees" / "one"
+    folder.mkdir(parents=True)
+    inner.worktree(sha, folder)
+    assert (repository.path / "train.py").read_text() == "my unsaved work"
+    assert (folder / "train.py").read_text() == "print(1)\n"
+
+
+def test_hooks_of_the_repository_do_not_run(repository: Repository, tmp_path: Path):
+    hook = repository.path / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/owned\n")
+    hook.chmod(0o755)
+    mirror = Mirror(tmp_path / "data", PROJECT, str(repository.path))
+    mirror.sync()
+    (mirror.path / "hooks").mkdir(exist_ok=True)
+    shutil.copy(hook, mirror.path / "hooks" / "post-checkout")
+    mirror.worktree(mirror.resolve("main", "candidate").sha, tmp_path / "data" / "one")
+    assert not (tmp_path / "owned").exists()
+
+
+def test_what_a_trial_leaves_is_gone_before_the_next(mirror: Mirror, tmp_path: Path):
+    sha = mirror.resolve("main", "candidate").sha
+    folder = mirror.worktree(sha, tmp_path / "data" / "one")
+    (folder / "built.so").write_text("by the set-up")
+    keep_prepared(folder)
+    (folder / "train.py").write_text("changed")
+    (folder / "out").mkdir()
+    (folder / "out" / "checkpoint.pt").write_text("resume me")
+    (folder / "link").symlink_to(tmp_path)
+    restore_prepared(folder)
+    assert (folder / "train.py").read_text() == "print(1)\n"
+    assert (folder / "built.so").exists()
+    assert not (folder / "out" / "checkpoint.pt").exists()
+    assert not (folder / "link").is_symlink()
+    assert tmp_path.exists()
+
+
+def test_a_later_run_does_not_take_leftovers_for_the_set_up(mirror: Mirror, tmp_path: Path):
+    sha = mirror.resolve("main", "candidate").sha
+    folder = mirror.worktree(sha, tmp_path / "data" / "one")
+    keep_prepared(folder)
+    (folder / "checkpoint.pt").write_text("resume me")
+    keep_prepared(mirror.worktree(sha, folder))
+    restore_prepared(folder)
+    assert not (folder / "checkpoint.pt").exists()

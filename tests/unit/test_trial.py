@@ -1,0 +1,239 @@
+"""How a trial ended and what its ranks recorded, as samples or as the reason for having none."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runners.guard import Outcome
+from runners.pair import with_throughput
+from runners.trial import Failure, failure, first_step_at, read_samples, reproduction
+from service.domain import FailureReason
+from tests import factories
+
+
+def step(index: int, time_s: Any = 0.01, *, rank: int = 0, **facts: Any) -> dict[str, Any]:
+    head = {"v": 1, "kind": "step", "rank": rank, "at": 100.0 + index}
+    return {**head, "step": index, "time_s": time_s, **facts}
+
+
+def entry(kind: str, **facts: Any) -> dict[str, Any]:
+    return {"v": 1, "kind": kind, "rank": 0, "at": 99.0, **facts}
+
+
+def write(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> Path:
+    for rank, entries in enumerate(ranks):
+        lines = [e if isinstance(e, str) else json.dumps(e) + "\n" for e in entries]
+        (folder / f"rank-{rank}.jsonl").write_text("".join(lines))
+    return folder
+
+
+def samples(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> dict[str, Any]:
+    found = read_samples(write(folder, *ranks), len(ranks))
+    assert not isinstance(found, Failure), found
+    return {name: list(values) for name, values in found.items()}
+
+
+def refused(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> Failure:
+    found = read_samples(write(folder, *ranks), len(ranks))
+    assert isinstance(found, Failure), found
+    return found
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank(tmp_path: Path):
+    found = samples(tmp_path, [step(0, 0.1), step(1, 0.2)], [step(0, 0.3), step(1, 0.1)])
+    assert found == {"step_time_s": [0.3, 0.2]}
+
+
+def test_a_step_that_not_every_rank_finished_is_left_out(tmp_path: Path):
+    found = samples(tmp_path, [step(0), step(1), step(2)], [step(0), step(1)])
+    assert len(found["step_time_s"]) == 2
+
+
+def test_tokens_add_up_over_ranks(tmp_path: Path):
+    ranks = [[step(0, tokens=5), step(1, tokens=7)], [step(0, tokens=1), step(1, tokens=0)]]
+    assert samples(tmp_path, *ranks)["tokens_per_step"] == [6, 7]
+
+
+def test_tokens_count_only_if_every_step_tells_them(tmp_path: Path):
+    assert "tokens_per_step" not in samples(tmp_path, [step(0, tokens=5), step(1)])
+
+
+def test_loss_is_the_mean_of_the_last_tenth_of_rank_0(tmp_path: Path):
+    losses = [float(40 - n) for n in range(40)]
+    ranks = [
+        [step(n, loss=x) for n, x in enumerate(losses)],
+        [step(n, loss=9.0) for n in range(40)],
+    ]
+    assert samples(tmp_path, *ranks)["loss"] == [pytest.approx(2.5)]
+
+
+def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
+    ranks = [
+        [
+            entry("phase", name="process_group_init", time_s=init_s),
+            entry("phase", name="compile", time_s=9.0),
+            step(0),
+            entry("memory", peak_rss_bytes=rss),
+            entry("memory", peak_allocated_bytes=7),
+        ]
+        for init_s, rss in ((0.5, 2**40), (0.25, 2**40 + 1))
+    ]
+    found = read_samples(write(tmp_path, *ranks), 2)
+    assert isinstance(found, dict)
+    assert list(found["peak_rss_bytes"]) == [2**40 + 1]
+    assert found["peak_rss_bytes"].dtype == np.int64
+    assert list(found["peak_allocated_bytes"]) == [7]
+    assert list(found["process_group_init_s"]) == [0.5]
+
+
+def test_a_rank_without_steps_is_named(tmp_path: Path):
+    found = refused(tmp_path, [step(0)], [entry("env")])
+    assert found.reason is FailureReason.NO_STEPS
+    assert "Rank 1 recorded no step" in found.detail
+
+
+def test_a_rank_without_a_file_recorded_no_step(tmp_path: Path):
+    found = read_samples(write(tmp_path, [step(0)]), 2)
+    assert isinstance(found, Failure)
+    assert found.reason is FailureReason.NO_STEPS
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_no_number(tmp_path: Path, loss: float):
+    found = refused(tmp_path, [step(0, loss=1.0)], [step(0, loss=1.0), step(1, loss=loss)])
+    assert found.reason is FailureReason.NAN_LOSS
+    assert found.detail == f"The loss of rank 1 is {loss} at step 1."
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"v": 1, "kind": "step", "rank": 0, "st',
+        "step 1 took 0.1 s\n",
+        "\0\0\0\0\n",
+        "[1, 2]\n",
+        step(1, kind="stride"),
+        step(1, v=2),
+        step(1, time_s=0),
+        step(1, time_s=-0.1),
+        step(1, time_s=float("nan")),
+        step(1, time_s=float("inf")),
+        step(1, time_s="fast"),
+        step(1, time_s=None),
+        step(1, at=None),
+        step(1, tokens=-1),
+        step(1, tokens="many"),
+        step(1, tokens=[3]),
+        step(1, tokens=10**30),
+        step(1, loss="low"),
+        step(1, loss=None),
+        step(1, loss=[1.0]),
+        step(1, loss=10**400),
+        entry("memory", peak_rss_bytes=0),
+        entry("memory", peak_rss_bytes=-5),
+        entry("memory", peak_rss_bytes="much"),
+        entry("memory", peak_allocated_bytes=10**30),
+        entry("phase", name="process_group_init", time_s=float("nan")),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_is_no_record_makes_the_trial_unusable(tmp_path: Path, bad: dict[str, Any] | str):
+    found = refused(tmp_path, [step(0, tokens=1), bad, step(2, tokens=1)])
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert len(found.detail) < 300
+
+
+def test_facts_we_do_not_know_are_let_be(tmp_path: Path):
+    extra = [
+        step(0, lr=None, name="é", nested={"a": [1]}),
+        entry("phase", time_s=0.0),
+        entry("memory", host_bytes="?"),
+    ]
+    assert samples(tmp_path, extra) == {"step_time_s": [0.01]}
+
+
+def test_the_first_step_began_when_the_last_rank_did(tmp_path: Path):
+    write(tmp_path, [entry("env"), step(0, 0.5)], [step(0, 0.25)])
+    assert first_step_at(tmp_path, 2) == 99.75
+
+
+def test_throughput_counts_the_steady_window_only():
+    times = np.array([5.0, 0.1, 0.1, 0.2])
+    tokens = np.array([100, 10, 10, 20])
+    found = with_throughput({"step_time_s": times, "tokens_per_step": tokens}, warmup=1)
+    assert list(found["tokens_per_s"]) == [pytest.approx(100.0)]
+    assert "steps_per_s" not in found
+    assert "tokens_per_step" not in found
+    alone = with_throughput({"step_time_s": times}, warmup=1)
+    assert list(alone["steps_per_s"]) == [pytest.approx(7.5)]
+
+
+def test_a_trial_that_reports_no_token_at_all_is_counted_in_steps():
+    given = {"step_time_s": np.array([0.1, 0.1]), "tokens_per_step": np.array([0, 0])}
+    assert list(with_throughput(given, warmup=0)["steps_per_s"]) == [pytest.approx(10.0)]
+
+
+def ended(how: str, exit_code: int | None = None, **values: Any) -> Outcome:
+    return Outcome(ended=how, exit_code=exit_code, wall_s=12.0, num_survivors=0, **values)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "words"),
+    [
+        (ended("not_started", detail="No such file"), "launch_failed", "No such file"),
+        (ended("deadline", -15), "deadline", "after 12 s"),
+        (ended("stalled", -15), "stalled", "recorded nothing any more"),
+        (ended("released", -15), "peer_failed", "together with the other side"),
+        (ended("released", detail="Its guard ended with -9."), "peer_failed", "guard ended"),
+        (ended("exited", -9), "killed", "The launcher was killed by signal 9"),
+        (ended("exited", -11), "crashed", "The launcher was killed by signal 11."),
+        (ended("exited", 2), "crashed", "The launcher exited with 2."),
+    ],
+)
+def test_how_a_trial_ended(outcome: Outcome, reason: str, words: str):
+    found = failure(outcome, "some log\n")
+    assert found is not None
+    assert found.reason == reason
+    assert words in found.detail
+
+
+def test_a_good_end():
+    assert failure(ended("exited", 0), "MemoryError in the log of a success") is None
+
+
+def test_what_a_program_prints_can_be_stored():
+    found = failure(ended("exited", 1), "ValueError: \0 and \ud800 and \x1b[31mred\x1b[0m\n")
+    assert found is not None
+    assert "ValueError" in found.detail
+    assert not set(found.detail) & {"\0", "\ud800", "\x1b"}
+
+
+def test_a_trial_can_be_reproduced_by_hand(tmp_path: Path):
+    environment = {
+        "PATH": "/usr/bin",
+        "HOME": str(tmp_path),
+        "NCCL_ALGO": "Ring Tree",
+        "PACELINE_RECORDS": "/records",
+        "PACELINE_TURN_SOCKET": "/socket",
+    }
+    spec = factories.launch_spec(
+        tmp_path,
+        environment=environment,
+        working_dir=Path("/work trees/a"),
+        program=("train.py", "--text", "it's"),
+    )
+    words = shlex.split(reproduction(spec))
+    assert words[:4] == ["cd", "/work trees/a", "&&", "env"]
+    assert words[4:6] == ["GLOO_SOCKET_IFNAME=lo", "NCCL_ALGO=Ring Tree"]
+    assert words[6] == "/opt/env/bin/python"
+    assert words[-3:] == ["train.py", "--text", "it's"]
+
+
+def test_a_built_in_workload_is_reproduced_in_a_folder_that_exists(tmp_path: Path):
+    spec = factories.launch_spec(tmp_path, working_dir=tmp_path / "empty")
+    assert reproduction(spec).startswith('cd "$(mktemp -d)" && env ')
