@@ -1,0 +1,1 @@
+"""Figures: functions from views to `plotly.graph_objects.Figure`."""

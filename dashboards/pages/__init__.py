@@ -1,0 +1,1 @@
+"""One module per page: PATH, Context, build(...), TEMPLATE. `dashboards/router.py` finds them."""

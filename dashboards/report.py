@@ -1,0 +1,73 @@
+"""Runs as one HTML file that needs no service and no network: plotly.js and the CSS lie in it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from dashboards import assets, templating
+from dashboards.pages.artifact import ReadArtifact, readable
+from dashboards.sections import RunSection, run_section
+from service.db import reading, results
+from service.db.views import RunDetail
+
+_TEMPLATE = "report.html"
+_LOG_BYTES = 2**15
+_MEANT_FOR_HTML = re.compile(r"<(?=/script|/style|!--)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Runs, in the order asked for; `logs` holds the end of each failed trial's log by its id."""
+
+    title: str
+    now: datetime
+    sections: Sequence[RunSection]
+    logs: dict[UUID, str]
+
+
+def render(
+    session: Session,
+    run_ids: Sequence[UUID],
+    title: str,
+    read_artifact: ReadArtifact | None = None,
+) -> str:
+    """HTML of the report; with `read_artifact`, failed trials bring their logs. Raises NotFound."""
+    now = datetime.now(UTC)
+    sections: list[RunSection] = []
+    logs: dict[UUID, str] = {}
+    for run_id in run_ids:
+        run = reading.run_detail(session, run_id)
+        sections.append(run_section(run, reading.traces(session, run_id), now=now))
+        if read_artifact is not None:
+            logs |= _failed_logs(session, run, read_artifact)
+    return to_html(Context(title=title, now=now, sections=sections, logs=logs))
+
+
+def to_html(context: Context) -> str:
+    """The document."""
+    inlined = {
+        "css": _inline("paceline.css"),
+        "plotly": _inline("plotly.min.js"),
+        "script": _inline("paceline.js"),
+    }
+    return templating.render(_TEMPLATE, vars(context) | inlined)
+
+
+def _failed_logs(session: Session, run: RunDetail, read_artifact: ReadArtifact) -> dict[UUID, str]:
+    logs = {}
+    for trial in run.trials:
+        for file in trial.artifacts:
+            if trial.failure_reason is not None and file.kind == "log":
+                content = read_artifact(results.artifact(session, file.id))
+                logs[file.id] = readable(content[-_LOG_BYTES:])
+    return logs
+
+
+def _inline(name: str) -> Markup:
+    """A file of ours or of Plotly's, for a script or style element, which it must not close."""
+    return Markup(_MEANT_FOR_HTML.sub(r"\\x3c", assets.text(name)))
