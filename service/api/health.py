@@ -1,0 +1,25 @@
+"""/healthz: the process lives. /readyz: it can reach its database, migrated to the head."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request, Response
+
+from service.api.errors import problem
+from service.db import migration
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", operation_id="health")
+def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", operation_id="readiness", response_model=None)
+def readyz(request: Request) -> Response | dict[str, str]:
+    """The database answers and has the schema of this version."""
+    missing = migration.pending(request.app.state.engine)
+    if missing is not None:
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, missing)
+    return {"status": "ready"}

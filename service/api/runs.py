@@ -1,0 +1,104 @@
+"""/runs: ask for a run, follow it, cancel it."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from service.api.deps import SessionDep
+from service.api.fields import EnvironmentName, Revision, Text
+from service.db import reading
+from service.db.views import RunDetail, RunSummary
+from service.domain import LOOKS, Intent, SideSpec
+from service.usecases import runs
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+class SideBody(BaseModel):
+    """A side: what is measured."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    revision: Revision
+    image: Text | None = None
+    environment: dict[EnvironmentName, Text] = {}
+    arguments: list[Text] = []
+
+
+class RunBody(BaseModel):
+    """What to measure. A side is a revision string or an object."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"project": "tinylm", "baseline": "main", "candidate": "faster-rope"}]
+        },
+    )
+
+    project: Text
+    candidate: SideBody
+    baseline: SideBody | None = Field(None, description="Default: the candidate's first parent.")
+    cluster: Text = "local"
+    suite: Text | None = Field(None, description="A suite of paceline.yml; default: `default`.")
+    cases: list[Text] | None = Field(None, min_length=1, description="Cases instead of a suite.")
+    intent: Intent = Intent.GATE
+    max_pairs: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
+    budget_device_hours: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    @field_validator("candidate", "baseline", mode="before")
+    @classmethod
+    def _from_string(cls, value: Any) -> Any:
+        return {"revision": value} if isinstance(value, str) else value
+
+    def request(self) -> runs.RunRequest:
+        """The use case's argument."""
+        values = self.model_dump(exclude={"candidate", "baseline"})
+        return runs.RunRequest(
+            candidate=SideSpec(**self.candidate.model_dump()),
+            baseline=None if self.baseline is None else SideSpec(**self.baseline.model_dump()),
+            **values,
+        )
+
+
+class RunPage(BaseModel):
+    """A page of runs, newest first; `next_before` is `before` for the next page."""
+
+    items: Sequence[RunSummary]
+    next_before: UUID | None
+
+
+@router.post("", status_code=HTTPStatus.ACCEPTED, operation_id="create_run")
+def create_run(body: RunBody, session: SessionDep, response: Response) -> RunSummary:
+    """Ask for a run. 202: it is stored and will be planned; follow `Location`."""
+    run = runs.request(session, body.request())
+    response.headers["Location"] = f"/runs/{run.id}"
+    return reading.run_summary(session, run.id)
+
+
+@router.get("", operation_id="list_runs")
+def list_runs(
+    session: SessionDep,
+    project: Text | None = None,
+    before: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> RunPage:
+    """Runs, newest first, as summaries."""
+    found = reading.run_list(session, project=project, before=before, limit=limit)
+    return RunPage(items=found, next_before=found[-1].id if len(found) == limit else None)
+
+
+@router.get("/{run_id}", operation_id="get_run")
+def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
+    """A run with its comparisons, pairs, trials and environments."""
+    return reading.run_detail(session, run_id)
+
+
+@router.post("/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, operation_id="cancel_run")
+def cancel_run(run_id: UUID, session: SessionDep) -> RunSummary:
+    """Stop a run: at once while it waits, within seconds while it is measured."""
+    runs.cancel(session, run_id)
+    return reading.run_summary(session, run_id)

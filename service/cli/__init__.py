@@ -1,0 +1,37 @@
+"""The command line: `paceline`."""
+
+import sys
+
+import typer
+
+from service.cli import compare, database, project, report, runs, up
+from service.cli.client import RequestFailed
+from service.cli.exit_codes import ExitCode
+from service.errors import PacelineError
+
+app = typer.Typer(
+    name="paceline",
+    help="Did training get slower? Name two revisions, get a verdict with its statistics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.command("compare")(compare.compare)
+app.command("runs")(runs.runs)
+app.command("report")(report.report)
+app.add_typer(project.app)
+app.add_typer(database.app)
+
+
+def main() -> None:
+    """Run the command; an error of ours is a sentence and an exit code, never a traceback."""
+    try:
+        app()
+    except RequestFailed as error:
+        print(f"paceline: {error}", file=sys.stderr)
+        is_denied = error.status in (401, 403)
+        sys.exit(ExitCode.NOT_ALLOWED if is_denied else ExitCode.USAGE)
+    except PacelineError as error:
+        print(f"paceline: {error}", file=sys.stderr)
+        sys.exit(ExitCode.RUN_FAILED)

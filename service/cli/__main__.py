@@ -1,0 +1,5 @@
+"""`python -m service.cli`: the command line from a checkout."""
+
+from service.cli import main
+
+main()

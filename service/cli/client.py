@@ -1,0 +1,63 @@
+"""Talks to the service over HTTP."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.config import Settings
+from service.errors import PacelineError, ServiceUnreachable
+
+
+class RequestFailed(PacelineError):
+    """The service refused a request; the text is its problem's detail."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class Client:
+    """The service at the configured URL."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.url = settings.resolved_url
+        self._http = httpx.Client(base_url=self.url, timeout=30.0)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """JSON of a GET. Raises RequestFailed and ServiceUnreachable."""
+        return self._json("GET", path, params=parameters)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """JSON of a POST. Raises RequestFailed and ServiceUnreachable."""
+        return self._json("POST", path, json=body)
+
+    def project_here(self, folder: Path) -> str:
+        """Name of the project whose source is `folder` or holds it. Raises RequestFailed."""
+        sources = {item["source"]: item["name"] for item in self.get("/projects")}
+        for candidate in (folder, *folder.parents):
+            if str(candidate) in sources:
+                name: str = sources[str(candidate)]
+                return name
+        detail = (
+            f"{folder} belongs to no project. Name one with --project, or register this one: "
+            "paceline project add ."
+        )
+        raise RequestFailed(404, detail)
+
+    def _json(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx.TransportError as error:
+            text = f"Nothing answers at {self.url}; start the service with `paceline up`. ({error})"
+            raise ServiceUnreachable(text) from error
+        body = response.json()
+        if response.is_error:
+            raise RequestFailed(response.status_code, _detail(body))
+        return body
+
+
+def _detail(problem: dict[str, Any]) -> str:
+    """A problem in words, with the offending fields."""
+    fields = [f"{item['pointer']}: {item['detail']}" for item in problem.get("errors", ())]
+    return " ".join([problem.get("detail", "The request failed."), *fields])

@@ -1,0 +1,32 @@
+"""`paceline project`: the repositories that are tracked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.client import Client
+from service.config import Settings
+
+app = typer.Typer(name="project", help="The repositories that are tracked.", no_args_is_help=True)
+
+
+@app.command("add")
+def add(
+    source: Annotated[str, typer.Argument(help="A git repository: a folder or a URL.")],
+    name: Annotated[str | None, typer.Option(help="Default: the last part of the source.")] = None,
+) -> None:
+    """Track a repository."""
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        source = str(folder.resolve())
+    name = name or source.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    project = Client(Settings()).post("/projects", {"name": name, "source": source})
+    print(f"{project['name']} is tracked: {project['source']}")
+
+
+@app.command("list")
+def show() -> None:
+    """List the tracked repositories."""
+    for project in Client(Settings()).get("/projects"):
+        print(f"{project['name']}\t{project['source']}")

@@ -1,0 +1,35 @@
+"""`paceline runs`: what was asked lately, and what came of it."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from service.cli.client import Client
+from service.config import Settings
+
+
+def runs(
+    project: Annotated[str | None, typer.Option(help="Only runs of this project.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the API's answer.")] = False,
+) -> None:
+    """List runs, newest first."""
+    parameters: dict[str, Any] = {"limit": limit} | ({"project": project} if project else {})
+    page = Client(Settings()).get("/runs", **parameters)
+    if as_json:
+        print(json.dumps(page))
+        return
+    table = Table("run", "project", "baseline..candidate", "state", "answer", box=None)
+    for run in page["items"]:
+        sides = "..".join(_short(run[role]) for role in ("baseline", "candidate"))
+        table.add_row(
+            run["id"][:8], run["project"], sides, run["verdict"] or run["status"], run["headline"]
+        )
+    Console().print(table)
+
+
+def _short(side: dict[str, Any]) -> str:
+    return side["sha"][:10] if side["sha"] else str(side["requested"])

@@ -1,0 +1,46 @@
+"""`paceline up`: the whole service in one process, on this machine."""
+
+import logging
+import socket
+import sys
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from service.cli.exit_codes import ExitCode
+from service.config import Settings
+from service.db import migration
+from service.db.session import make_engine
+from service.main import create_app
+
+
+def up(
+    port: Annotated[int | None, typer.Option(help="Port on the loopback; default 8321.")] = None,
+) -> None:
+    """Migrate the database, seed the local cluster, serve API, pages and a worker."""
+    settings = Settings()
+    if port is not None:
+        settings = settings.model_copy(update={"port": port})
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for noisy in ("alembic", "httpx", "uvicorn.access"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    if _is_taken(settings.host, settings.port):
+        print(
+            f"paceline: port {settings.port} is taken; is a service running there already? "
+            "Choose another with --port.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.USAGE)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    engine = make_engine(settings.resolved_database_url)
+    migration.upgrade(engine)
+    engine.dispose()
+    print(f"Paceline is at http://{settings.host}:{settings.port}/ui (stop it with Ctrl-C).")
+    print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
+    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None)
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0

@@ -1,0 +1,83 @@
+"""The composition root: builds the service out of its parts. Everything else takes arguments."""
+
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import fsspec
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
+
+from dashboards.router import make_router
+from runners import environment
+from runners.app import make_app
+from runners.context import Worker
+from runners.inprocess import InProcessWorker
+from service.api import deps, errors, health, loopback, registry, runs
+from service.config import Settings
+from service.db import models
+from service.db.session import Message, make_engine, make_sessions, transaction
+from service.usecases.registry import seed_local_cluster
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The service: API, pages and, in standalone mode, the workers. The schema must be there."""
+    settings = settings or Settings()
+    engine = make_engine(settings.resolved_database_url)
+    sessions = make_sessions(engine)
+    celery = make_app(settings)
+
+    def send(message: Message) -> None:
+        celery.send_task(message.task, args=list(message.ids))
+
+    worker = Worker(
+        name=f"{socket.gethostname()}-{os.getpid()}",
+        settings=settings,
+        sessions=sessions,
+        send=send,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        with transaction(sessions, send) as session:
+            seed_local_cluster(
+                session,
+                num_cpus=len(os.sched_getaffinity(0)),
+                num_devices=environment.num_devices(),
+            )
+        threads = InProcessWorker(celery, worker)
+        threads.start()
+        try:
+            yield
+        finally:  # a second Ctrl-C cancels the server, and trials must end all the same
+            threads.stop()
+            engine.dispose()
+
+    app = FastAPI(
+        title="Paceline",
+        summary="Did training get slower? How sure are we, why, and what did asking cost?",
+        lifespan=lifespan,
+    )
+    app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
+    errors.install(app)
+    loopback.install(app)
+    for router in (runs.router, registry.router, health.router):
+        app.include_router(router)
+    app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
+    app.add_api_route("/", lambda: RedirectResponse("/ui"), include_in_schema=False)
+    return app
+
+
+def artifact_reader(settings: Settings) -> Callable[[models.Artifact], bytes]:
+    """Reads a stored artifact's content."""
+    filesystem, root = fsspec.core.url_to_fs(settings.resolved_artifact_url)
+
+    def read(artifact: models.Artifact) -> bytes:
+        content: bytes = filesystem.cat_file(f"{root}/{artifact.path}")
+        return content
+
+    return read
