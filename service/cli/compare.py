@@ -68,8 +68,9 @@ def compare(
     if as_json:
         print(json.dumps(run))
     elif watch:
-        Console().print(verdict_table(run))
-        Console().print(run["headline"])
+        if run["comparisons"]:
+            Console().print(verdict_table(run))
+        print(run["headline"])
     if watch:
         raise typer.Exit(exit_code(Verdict(run["verdict"]) if run["verdict"] else None))
 
