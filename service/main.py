@@ -61,6 +61,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Paceline",
         summary="Did training get slower? How sure are we, why, and what did asking cost?",
         lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
+        redoc_url=None,
     )
     app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
     errors.install(app)
