@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     )
 
     @property
+    def is_standalone(self) -> bool:
+        """Whether one process is the whole service; else messages go to workers elsewhere."""
+        return self.broker_url.startswith("memory://")
+
+    @property
     def resolved_database_url(self) -> str:
         """The database URL in force."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'paceline.db'}"

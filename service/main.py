@@ -3,10 +3,11 @@
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import fsspec
+from celery import Celery
 from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The service: API, pages and, in standalone mode, the workers. The schema must be there."""
+    """The service: API, pages and, in standalone mode, a worker. The schema must be there."""
     settings = settings or Settings()
     engine = make_engine(settings.resolved_database_url)
     sessions = make_sessions(engine)
@@ -34,28 +35,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     def send(message: Message) -> None:
         celery.send_task(message.task, args=list(message.ids))
 
-    worker = Worker(
-        name=f"{socket.gethostname()}-{os.getpid()}",
-        settings=settings,
-        sessions=sessions,
-        send=send,
-    )
-
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        with transaction(sessions, send) as session:
-            seed_local_cluster(
-                session,
-                num_cpus=len(os.sched_getaffinity(0)),
-                num_devices=environment.num_devices(),
-            )
-        threads = InProcessWorker(celery, worker)
-        threads.start()
-        try:
+        with ExitStack() as stack:
+            stack.callback(engine.dispose)
+            if settings.is_standalone:
+                worker = Worker(
+                    name=f"{socket.gethostname()}-{os.getpid()}",
+                    settings=settings,
+                    sessions=sessions,
+                    send=send,
+                )
+                stack.enter_context(_in_process(celery, worker))
             yield
-        finally:  # a second Ctrl-C cancels the server, and trials must end all the same
-            threads.stop()
-            engine.dispose()
 
     app = FastAPI(
         title="Paceline",
@@ -72,6 +64,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
     app.add_api_route("/", lambda: RedirectResponse("/ui"), include_in_schema=False)
     return app
+
+
+@contextmanager
+def _in_process(celery: Celery, worker: Worker) -> Iterator[None]:
+    """A worker in threads of this process, measuring on the cluster `local`, this machine."""
+    with transaction(worker.sessions, worker.send) as session:
+        seed_local_cluster(
+            session,
+            num_cpus=len(os.sched_getaffinity(0)),
+            num_devices=environment.num_devices(),
+        )
+    threads = InProcessWorker(celery, worker)
+    threads.start()
+    try:
+        yield
+    finally:  # a second Ctrl-C cancels the server, and trials must end all the same
+        threads.stop()
 
 
 def artifact_reader(settings: Settings) -> Callable[[models.Artifact], bytes]:
