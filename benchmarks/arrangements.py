@@ -8,7 +8,6 @@ pair by itself, so it costs nothing more. δ is 4 %, as in the demo.
 import argparse
 import math
 import random
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -16,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from runners.artifacts import ArtifactStore
-from runners.library import library
-from runners.pair import Bench, Limits, PreparedSide, measure_abba, measure_lockstep
+from benchmarks._bench import make_bench
+from runners.lockstep import measure_lockstep
+from runners.pair import first_side, measure_abba
 from service.domain import Arrangement, Case, MetricPolicy, Policy, Role, Verdict
 from service.stats.compare import compare
-from service.stats.pairs import PairEffects, step_time_effect
+from service.stats.pairs import STEP_TIME, PairEffects
 from service.usecases.recording import PairResult
 
-ROOT = Path(__file__).parents[1]
 DELTA = 0.04
 POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=DELTA, gate=True)})
 ORDERINGS = 200
@@ -75,20 +73,11 @@ def detection(effects: list[float]) -> float:
 
 def measure(arrangement: Arrangement, size: float, num_pairs: int) -> Cell:
     """Pairs of one cell."""
-    sides = {
-        role: PreparedSide(
-            role=role,
-            python=Path(sys.executable),
-            worktree=ROOT,
-            environment={},
-            arguments=("--slow-by", str(size if role is Role.CANDIDATE else 0.0)),
-            software={},
-        )
-        for role in Role
-    }
+    slow = {Role.BASELINE: 0.0, Role.CANDIDATE: size}
+    arguments = {role: ("--slow-by", str(by)) for role, by in slow.items()}
     case = Case(
         name="injected",
-        script="benchmarks/injected.py",
+        script="benchmarks/_injected.py",
         arguments=("--steps", "260", "--model", "debug"),
         world_size=2,
         warmup_steps=12,
@@ -96,15 +85,9 @@ def measure(arrangement: Arrangement, size: float, num_pairs: int) -> Cell:
     start = time.monotonic()
     effects = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(
-            sides=sides,
-            library=library(Path(folder)),
-            limits=Limits(start_s=180, stall_s=60, kill_grace_s=10),
-            store=ArtifactStore(f"file://{folder}", "bench"),
-            check=lambda: None,
-        )
+        bench = make_bench(Path(folder), arguments)
         for number in range(num_pairs):
-            first = Role.BASELINE if number % 4 in (0, 3) else Role.CANDIDATE
+            first = first_side(number)
             if arrangement is Arrangement.LOCKSTEP:
                 pair = measure_lockstep(bench, case, first, seed=number)
             else:
@@ -115,13 +98,9 @@ def measure(arrangement: Arrangement, size: float, num_pairs: int) -> Cell:
 
 def effect_of(pair: PairResult) -> float:
     """d of the step time."""
-    if pair.invalid_reason is not None:
-        raise SystemExit(f"a pair is invalid: {pair.invalid_detail}")
-    steps = [
-        pair.trials[role].samples["step_time_s"][pair.trials[role].num_warmup_steps :]
-        for role in Role
-    ]
-    return step_time_effect(pair.arrangement, steps[0], steps[1], pair.steps_per_turn)
+    if pair.invalid is not None:
+        raise SystemExit(f"a pair is invalid: {pair.invalid.detail}")
+    return pair.effects[STEP_TIME]
 
 
 if __name__ == "__main__":

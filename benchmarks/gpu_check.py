@@ -14,15 +14,15 @@ from pathlib import Path
 
 import torch
 
-from runners.artifacts import ArtifactStore
-from runners.library import library
-from runners.pair import Bench, Limits, PreparedSide, measure_lockstep, measure_solo
+from benchmarks._bench import make_bench
+from runners.bench import Bench
+from runners.lockstep import measure_lockstep
+from runners.pair import measure_solo
 from service.domain import Case, Role
-from service.stats.pairs import lockstep_effect
+from service.stats.pairs import STEP_TIME
 from service.usecases.recording import TrialResult
 from workloads.flops import mfu, peak_flops_per_s
 
-ROOT = Path(__file__).parents[1]
 ARGUMENTS = ("--model", "medium", "--seq-len", "1024", "--steps", "150", "--precision", "bfloat16")
 
 
@@ -61,7 +61,7 @@ def solo_checks() -> list[Check]:
     with tempfile.TemporaryDirectory() as folder:
         trial = _valid(measure_solo(_bench(folder), _case(), Role.BASELINE))
         steps = _steps(Path(folder), trial)
-    times = trial.samples["step_time_s"][trial.num_warmup_steps :]
+    times = trial.steady[STEP_TIME]
     model_flops = sum(step["model_flops"] for step in steps[trial.num_warmup_steps :])
     peak = peak_flops_per_s(torch.cuda.get_device_name(), "bfloat16")
     wall_s = steps[-1]["at"] - steps[0]["at"]
@@ -88,16 +88,14 @@ def pair_checks() -> list[Check]:
     """A pair in lock-step with itself on the one GPU."""
     with tempfile.TemporaryDirectory() as folder:
         pair = measure_lockstep(_bench(folder), _case(), Role.BASELINE, seed=1)
-    sides = [_valid(pair.trials[role]) for role in Role]
-    steps = [side.samples["step_time_s"][side.num_warmup_steps :] for side in sides]
-    length = min(map(len, steps))
-    effect = lockstep_effect(*(side[:length] for side in steps))
-    return [Check("lock-step with itself, d", effect, -0.02, 0.02)]
+    for role in Role:
+        _valid(pair.trials[role])
+    return [Check("lock-step with itself, d", pair.effects[STEP_TIME], -0.02, 0.02)]
 
 
 def _valid(trial: TrialResult) -> TrialResult:
-    if trial.failure_reason is not None:
-        raise SystemExit(f"{trial.role}: {trial.failure_reason}: {trial.failure_detail}")
+    if trial.failure is not None:
+        raise SystemExit(f"{trial.role}: {trial.failure.reason}: {trial.failure.detail}")
     return trial
 
 
@@ -113,24 +111,7 @@ def _case() -> Case:
 
 
 def _bench(folder: str) -> Bench:
-    side = {
-        role: PreparedSide(
-            role=role,
-            python=Path(sys.executable),
-            worktree=ROOT,
-            environment={},
-            arguments=(),
-            software={},
-        )
-        for role in Role
-    }
-    return Bench(
-        sides=side,
-        library=library(Path(folder)),
-        limits=Limits(start_s=90, stall_s=60, kill_grace_s=10),
-        store=ArtifactStore(f"file://{folder}", "gpu-check"),
-        check=lambda: None,
-    )
+    return make_bench(Path(folder), dict.fromkeys(Role, ()))
 
 
 if __name__ == "__main__":

@@ -90,10 +90,8 @@ class RunSection:
         return not self.run.status.is_final
 
 
-def run_section(
-    run: RunDetail, traces: Sequence[Trace], *, now: datetime, pair: int | None = None
-) -> RunSection:
-    """The section of a run. `pair`, counted from 1, is the one whose step times are shown."""
+def run_section(run: RunDetail, traces: Sequence[Trace], *, now: datetime) -> RunSection:
+    """The section of a run, with a trace of one pair per case."""
     anchor = f"run-{str(run.id)[:8]}"
     environments = run.environments
     return RunSection(
@@ -104,7 +102,7 @@ def run_section(
         advice=_advice(run),
         again=_again(run),
         cases=[
-            _case(run, name, f"{anchor}-case-{number}", traces, pair)
+            _case(run, name, f"{anchor}-case-{number}", traces)
             for number, name in enumerate(_case_names(run), start=1)
         ],
         sides=_side_facts(run),
@@ -127,13 +125,10 @@ def _case_names(run: RunDetail) -> list[str]:
     return list(dict.fromkeys(view.case for view in views))
 
 
-def _case(
-    run: RunDetail, name: str, anchor: str, traces: Sequence[Trace], pair: int | None
-) -> CaseSection:
+def _case(run: RunDetail, name: str, anchor: str, traces: Sequence[Trace]) -> CaseSection:
     comparisons = [item for item in run.comparisons if item.case == name]
     pairs = [item for item in run.pairs if item.case == name]
-    own = [item for item in traces if item.case == name]
-    shown = next((item for item in own if item.pair + 1 == pair), own[0] if own else None)
+    shown = next((item for item in traces if item.case == name), None)
     plots = [intervals.plot(item, pairs) for item in comparisons if item.is_gating]
     return CaseSection(
         name=name,

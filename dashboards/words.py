@@ -196,7 +196,11 @@ FAILURES = {
     ),
     FailureReason.CANCELLED: Failure(words="cancelled", remedy="Ask for the run again."),
     FailureReason.LEASE_LOST: Failure(
-        words="worker lost", remedy="The work is taken up again by itself."
+        words="worker lost",
+        remedy="It was taken up again several times; the worker's machine and log tell more.",
+    ),
+    FailureReason.NO_SPACE: Failure(
+        words="disk full", remedy="Free space on the worker's machine and run again."
     ),
     FailureReason.INTERNAL: Failure(
         words="Paceline itself failed",

@@ -1,7 +1,6 @@
 """Git: a mirror per project and a worktree per side. Argument vectors only, revisions validated."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,18 +9,12 @@ from pathlib import Path
 from uuid import UUID
 
 from runners.lock import alone
-from service.domain import FailureReason
+from runners.variables import of_git
+from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 from service.usecases.runs import ResolvedRevision
 
 _SHA = re.compile(r"^([0-9a-f]{40}|[0-9a-f]{64})$")
-# Nothing of the user's or the system's configuration may run hooks, filters or helpers here.
-_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
 _TIMEOUT_S = 600.0
 
 
@@ -45,7 +38,9 @@ class Mirror:
                     self._run("fetch", "--quiet", "--prune", "origin")
         except (OSError, subprocess.SubprocessError) as error:
             detail = f"The project's source {self._source} cannot be fetched: {_words(error)}"
-            raise MeasurementFailed(FailureReason.SOURCE_UNAVAILABLE, detail) from error
+            raise MeasurementFailed(
+                Failure(reason=FailureReason.SOURCE_UNAVAILABLE, detail=detail)
+            ) from error
 
     def resolve(self, revision: str, role: str) -> ResolvedRevision:
         """The commit a revision names. Raises MeasurementFailed for one that does not exist."""
@@ -59,7 +54,9 @@ class Mirror:
                 f"The {role} {revision[:250]!r} is no commit of {self._source}. Name a branch, a "
                 "tag or a sha that has been committed (and pushed)."
             )
-            raise MeasurementFailed(FailureReason.UNKNOWN_REVISION, detail) from error
+            raise MeasurementFailed(
+                Failure(reason=FailureReason.UNKNOWN_REVISION, detail=detail)
+            ) from error
         fields = self._run("show", "--no-patch", "--format=%s%x00%an%x00%cI", _valid(sha))
         subject, author, committed_at = fields.strip().split("\0")
         return ResolvedRevision(
@@ -130,7 +127,7 @@ def _in_worktree(path: Path, *arguments: str) -> str:
 def _git(*arguments: str) -> str:
     result = subprocess.run(
         ["git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*", *arguments],
-        env={**_base_environment(), **_ENVIRONMENT},
+        env=of_git(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -139,11 +136,6 @@ def _git(*arguments: str) -> str:
         timeout=_TIMEOUT_S,
     )
     return result.stdout
-
-
-def _base_environment() -> dict[str, str]:
-    # ssh needs the user's home and agent; nothing else of the worker's environment concerns git.
-    return {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "SSH_AUTH_SOCK")}
 
 
 def _valid(sha: str) -> str:

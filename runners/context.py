@@ -1,12 +1,16 @@
-"""What a worker needs to do anything: database, messages, settings."""
+"""What a worker needs to do anything: database, messages, settings, the slot it measures on."""
 
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
+
+from sqlalchemy.orm import Session
 
 from runners.artifacts import ArtifactStore
 from service.config import Settings
-from service.db.session import Send, Sessions
+from service.db.session import Send, Sessions, transaction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +21,17 @@ class Worker:
     settings: Settings
     sessions: Sessions
     send: Send
+    slot_id: UUID
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
     def data_dir(self) -> Path:
         """Where mirrors, worktrees and environments lie."""
         return self.settings.data_dir.absolute()
+
+    def transaction(self) -> AbstractContextManager[Session]:
+        """A session that is committed at the end; then its messages are sent."""
+        return transaction(self.sessions, self.send)
 
     def store(self, run_id: object) -> ArtifactStore:
         """Artifacts of one run."""

@@ -1,69 +1,90 @@
-"""Executes a job: claims it, has it measured under a lease, and gives it its final status."""
+"""Executes jobs: claims one, has it measured under a lease, gives it its final status."""
 
+import errno
 import logging
 import time
 from contextlib import suppress
-from uuid import UUID
 
+from runners import guard
 from runners.context import Worker
 from runners.lease import Heartbeat
 from runners.measure import Measuring
-from service.db import leases, models
+from runners.spec import slot_tag
+from service.db import leases
 from service.db import runs as runs_db
-from service.db.session import transaction
-from service.domain import FailureReason, Status
+from service.db.session import DATABASE_FAILURES
+from service.domain import Failure, FailureReason, Status
 from service.errors import LeaseLost, MeasurementFailed, WorkerStopping
-from service.usecases import runs
+from service.usecases import recording, runs
 
 logger = logging.getLogger(__name__)
 
 
-def execute_job(job_id: UUID, worker: Worker) -> None:
-    """Claim a queued job and measure it; does nothing where it, or a slot, is not to be had."""
-    lease_s = worker.settings.lease_s
-    with transaction(worker.sessions, worker.send) as session:
-        claim = leases.claim(session, job_id, owner=worker.name, lease_s=lease_s)
-        if claim is None:
-            return
-        runs_db.mark_started(session, claim.run_id, leases.database_now(session))
-    logger.info("job %s of run %s claimed by %s", job_id, claim.run_id, worker.name)
+def execute_jobs(worker: Worker) -> None:
+    """Measure queued jobs of the worker's cluster until there is none, or its slot is taken."""
+    while not worker.stopping.is_set() and (claim := _claim(worker)) is not None:
+        _execute(worker, claim)
+
+
+def _claim(worker: Worker) -> leases.Claim | None:
+    settings = worker.settings
+    with worker.transaction() as session:
+        claim = leases.claim(session, worker.slot_id, owner=worker.name, lease_s=settings.lease_s)
+    if claim is not None:
+        logger.info("job %s of run %s claimed by %s", claim.job_id, claim.run_id, worker.name)
+    return claim
+
+
+def _execute(worker: Worker, claim: leases.Claim) -> None:
     started = time.monotonic()
     try:
-        with Heartbeat(worker.sessions, worker.send, claim, lease_s) as heartbeat:
-            status, reason, detail = _measure(worker, claim, heartbeat)
-        with transaction(worker.sessions, worker.send) as session:
-            leases.release(session, claim, status, reason=reason, detail=detail)
+        with Heartbeat(worker, claim) as heartbeat:
+            # What an earlier holder of the slot left alive would be measured with us.
+            num_left = guard.sweep(slot_tag(worker.slot_id), worker.settings.kill_grace_s)
+            if num_left:
+                logger.warning("job %s: %d processes were left on its slot", claim.job_id, num_left)
+            status, failure = _measure(worker, claim, heartbeat)
+        with worker.transaction() as session:
+            leases.release(session, claim, status, failure)
+            runs.settle(session, claim.run_id)
+    except LeaseLost as error:
+        logger.warning("job %s: %s", claim.job_id, error)
+    except DATABASE_FAILURES as error:
+        # Nothing can be written now. The lease will run out, and the job be taken up again.
+        logger.error("job %s is left to the reconciler: %s", claim.job_id, error)
+    except WorkerStopping:
+        logger.info("job %s goes back to the queue: the worker stops", claim.job_id)
+        with suppress(LeaseLost), worker.transaction() as session:
+            leases.hand_back(session, claim)
             runs.settle(session, claim.run_id)
             runs.wake(session)
-    except LeaseLost as error:
-        logger.warning("job %s: %s", job_id, error)
-        return
-    except WorkerStopping:
-        logger.info("job %s goes back to the queue: the worker stops", job_id)
-        with suppress(LeaseLost), transaction(worker.sessions, worker.send) as session:
-            leases.hand_back(session, claim)
-        return
-    logger.info("job %s %s after %.0f s", job_id, status, time.monotonic() - started)
+    else:
+        logger.info("job %s %s after %.0f s", claim.job_id, status, time.monotonic() - started)
 
 
 def _measure(
     worker: Worker, claim: leases.Claim, heartbeat: Heartbeat
-) -> tuple[Status, FailureReason | None, str | None]:
+) -> tuple[Status, Failure | None]:
     """Measure all cases; the job's final status, with the reason where it was not measured."""
     try:
-        Measuring(worker, claim, heartbeat).run()
+        with worker.transaction() as session:
+            runs_db.mark_started(session, claim.run_id, leases.database_now(session))
+        Measuring(worker, claim, heartbeat.check).run()
     except MeasurementFailed as error:
         if error.log:
             stored = worker.store(claim.run_id).keep_text("setup.txt", error.log)
-            with transaction(worker.sessions, worker.send) as session:
+            with worker.transaction() as session:
                 leases.fence(session, claim)
-                session.add(models.Artifact(run_id=claim.run_id, **vars(stored)))
-        is_cancelled = error.reason is FailureReason.CANCELLED
-        return (Status.CANCELLED if is_cancelled else Status.FAILED), error.reason, error.detail
-    except (LeaseLost, WorkerStopping):
+                recording.record_log(session, claim.run_id, stored)
+        is_cancelled = error.failure.reason is FailureReason.CANCELLED
+        return (Status.CANCELLED if is_cancelled else Status.FAILED), error.failure
+    except (LeaseLost, WorkerStopping, *DATABASE_FAILURES):
         raise
-    except Exception:
+    except Exception as error:
         logger.exception("job %s failed", claim.job_id)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            detail = f"The worker's disk is full ({error}). Free space there, and run again."
+            return Status.FAILED, Failure(reason=FailureReason.NO_SPACE, detail=detail)
         detail = "Paceline itself failed; the worker's log has the traceback."
-        return Status.FAILED, FailureReason.INTERNAL, detail
-    return Status.FINISHED, None, None
+        return Status.FAILED, Failure(reason=FailureReason.INTERNAL, detail=detail)
+    return Status.FINISHED, None

@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -43,20 +44,31 @@ class Order:
     log: str
     tag: str  # NAME=VALUE, found in the environment of everything the trial starts
     deadline_s: float
-    watch: str
-    start_s: float
-    stall_s: float
     kill_grace_s: float
+    watch: str = ""
+    start_s: float = 0.0
+    stall_s: float = 0.0
+
+
+class Ended(StrEnum):
+    """How a trial ended."""
+
+    EXITED = "exited"
+    DEADLINE = "deadline"
+    STALLED = "stalled"
+    RELEASED = "released"  # the worker let go of it
+    NOT_STARTED = "not_started"
+    UNGUARDED = "unguarded"  # its guard was killed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a trial ended: `exited`, `deadline`, `stalled`, `released` or `not_started`."""
+    """How a trial ended, and what was left of it."""
 
-    ended: str
-    exit_code: int | None
-    wall_s: float
-    num_survivors: int  # processes that had to be killed after the trial's own end
+    ended: Ended
+    exit_code: int | None = None
+    wall_s: float = 0.0
+    num_survivors: int = 0  # processes that had to be killed after the trial's own end
     detail: str = ""
 
 
@@ -82,9 +94,7 @@ def run(order: Order, *, lifeline: int) -> Outcome:
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:  # ValueError: a NUL among the arguments
-        return Outcome(
-            ended="not_started", exit_code=None, wall_s=0.0, num_survivors=0, detail=str(error)
-        )
+        return Outcome(ended=Ended.NOT_STARTED, detail=str(error))
     ended = _watch(child, order, lifeline, started)
     if child.poll() is None:
         _terminate(child, order.kill_grace_s)
@@ -97,20 +107,20 @@ def run(order: Order, *, lifeline: int) -> Outcome:
     )
 
 
-def _watch(child: subprocess.Popen[bytes], order: Order, lifeline: int, started: float) -> str:
+def _watch(child: subprocess.Popen[bytes], order: Order, lifeline: int, started: float) -> Ended:
     """Wait for the child's exit, the lifeline's end, the deadline or a stall."""
     exit_event = os.pidfd_open(child.pid)
     try:
         while True:
             ready, _, _ = select.select([exit_event, lifeline], [], [], _CHECK_S)
             if exit_event in ready:
-                return "exited"
+                return Ended.EXITED
             if lifeline in ready and not os.read(lifeline, 4096):
-                return "released"
+                return Ended.RELEASED
             if time.monotonic() - started > order.deadline_s:
-                return "deadline"
+                return Ended.DEADLINE
             if order.stall_s and _has_stalled(order):
-                return "stalled"
+                return Ended.STALLED
     finally:
         os.close(exit_event)
 

@@ -14,37 +14,20 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from runners.guard import Order
-from runners.guarded import Guarded
 from runners.lock import alone
-from runners.origin import (
-    ask,
-    assert_origin,
-    assert_shareable,
-    clean_environment,
-    probe,
-    site_packages,
-)
-from runners.spec import TRIAL_VARIABLE
-from service.domain import FailureReason
+from runners.origin import ask, assert_origin, assert_shareable, probe, site_packages
+from runners.shell import Shell
+from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 from service.manifest import Setup
 
-_TIMEOUT_S = 3600.0
-_KILL_GRACE_S = 5.0
-_POLL_S = 0.05
 _READY = "paceline-ready"
 _INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
-
-Check = Callable[[], None]  # raises when the worker must stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +39,16 @@ class Installation:
 
 
 def install(
-    setup: Setup, worktree: Path, environments: Path, side_key: str, check: Check
+    setup: Setup, worktree: Path, environments: Path, side_key: str, shell: Shell
 ) -> Installation:
-    """Prepare a side's Python. Raises MeasurementFailed with the log where a step fails.
-
-    The commands run under a guard: nothing they start outlives them, and `check` may end them.
-    """
+    """Prepare a side's Python. Raises MeasurementFailed with the log where a step fails."""
     python = Path(sys.executable)
     if setup.dependencies:
-        python = _dependencies(setup.dependencies, worktree, environments, python, check)
+        python = _dependencies(setup.dependencies, worktree, environments, python, shell)
     own_packages = ""
     if setup.install:
         folder = environments / f"side-{side_key[:20]}"
-        python = _project(setup.install, worktree, folder, python, check)
+        python = _project(setup.install, worktree, folder, python, shell)
         own_packages = str(site_packages(python))
     software = probe(python, own_packages)
     assert_origin(software.pop("origins"), [worktree, python.parent.parent])
@@ -76,7 +56,7 @@ def install(
 
 
 def _dependencies(
-    files: Sequence[str], worktree: Path, environments: Path, base: Path, check: Check
+    files: Sequence[str], worktree: Path, environments: Path, base: Path, shell: Shell
 ) -> Path:
     """Environment with the declared requirement files, made once per their content."""
     digest = hashlib.sha256(f"{sys.version} {base}".encode())
@@ -86,7 +66,7 @@ def _dependencies(
 
     def fill(python: Path) -> None:
         requirements = [part for name in files for part in ("-r", name)]
-        _run(["pip", "install", *requirements], python, worktree, "setup.dependencies", check)
+        shell.run(["pip", "install", *requirements], python, worktree, "setup.dependencies")
         assert_shareable(python)
 
     return _environment(folder, base, fill)
@@ -101,7 +81,7 @@ def _requirements(worktree: Path, names: Sequence[str]) -> list[bytes]:
         if not path.is_relative_to(root) or not path.is_file():
             name = os.path.relpath(path, root)
             detail = f"setup.dependencies leads to {name!r}, which is no file of this revision."
-            raise MeasurementFailed(FailureReason.SETUP_FAILED, detail)
+            raise MeasurementFailed(Failure(reason=FailureReason.SETUP_FAILED, detail=detail))
         if path not in seen:
             seen[path] = path.read_bytes()
             included = _INCLUDE.findall(seen[path].decode(errors="replace"))
@@ -110,7 +90,7 @@ def _requirements(worktree: Path, names: Sequence[str]) -> list[bytes]:
 
 
 def _project(
-    commands: Sequence[str], worktree: Path, folder: Path, base: Path, check: Check
+    commands: Sequence[str], worktree: Path, folder: Path, base: Path, shell: Shell
 ) -> Path:
     """Environment with the side's own project, for as long as its worktree is there."""
 
@@ -121,8 +101,10 @@ def _project(
                 program, *arguments = shlex.split(command)
             except ValueError as error:
                 detail = f"{field}: {command!r} is no command: {error}"
-                raise MeasurementFailed(FailureReason.SETUP_FAILED, detail) from error
-            _run([program, *arguments], python, worktree, field, check)
+                raise MeasurementFailed(
+                    Failure(reason=FailureReason.SETUP_FAILED, detail=detail)
+                ) from error
+            shell.run([program, *arguments], python, worktree, field)
 
     # What was built in place lies in the worktree, which git dates when it makes it.
     git = worktree / ".git"
@@ -156,40 +138,3 @@ def _search_path(python: Path) -> list[str]:
     """Folders in which `python` finds installed packages, nearest first."""
     code = "import sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
     return ask([str(python), "-I", "-c", code]).splitlines()
-
-
-def _run(argv: Sequence[str], python: Path, working_dir: Path, field: str, check: Check) -> None:
-    """Run a command of the project under a guard, with the side's environment activated."""
-    tag = str(uuid4())
-    environment = clean_environment()
-    environment |= {
-        TRIAL_VARIABLE: tag,
-        "VIRTUAL_ENV": str(python.parent.parent),
-        "PATH": f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
-    }
-    with tempfile.NamedTemporaryFile(prefix="paceline-", suffix=".log") as log:
-        command = Guarded(
-            Order(
-                argv=list(argv),
-                environment=environment,
-                working_dir=str(working_dir),
-                log=log.name,
-                tag=f"{TRIAL_VARIABLE}={tag}",
-                deadline_s=_TIMEOUT_S,
-                watch="",
-                start_s=0.0,
-                stall_s=0.0,
-                kill_grace_s=_KILL_GRACE_S,
-            )
-        )
-        try:
-            while (outcome := command.poll()) is None:
-                check()
-                time.sleep(_POLL_S)
-        finally:
-            command.cancel()
-        if outcome.ended != "exited" or outcome.exit_code != 0:
-            how = outcome.detail or f"{outcome.ended} with {outcome.exit_code}"
-            detail = f"{field}: {shlex.join(argv)} failed: {how}"
-            output = Path(log.name).read_text(errors="replace")
-            raise MeasurementFailed(FailureReason.SETUP_FAILED, detail, output)

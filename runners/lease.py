@@ -8,10 +8,10 @@ from typing import Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from runners.context import Worker
 from service.db import leases
-from service.db.session import Send, Sessions, transaction
-from service.domain import FailureReason
-from service.errors import LeaseLost, MeasurementFailed
+from service.domain import CANCELLED
+from service.errors import LeaseLost, MeasurementFailed, WorkerStopping
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ class Heartbeat:
     worker may soon own the job, and its slot, and this one must have left the machine.
     """
 
-    def __init__(self, sessions: Sessions, send: Send, claim: leases.Claim, lease_s: float) -> None:
-        self._sessions, self._send, self._claim, self._lease_s = sessions, send, claim, lease_s
+    def __init__(self, worker: Worker, claim: leases.Claim) -> None:
+        self._worker, self._claim, self._lease_s = worker, claim, worker.settings.lease_s
         self._ended = threading.Event()
         self._is_cancelled = False
         self._lost: str | None = None
@@ -47,20 +47,23 @@ class Heartbeat:
         self._thread.join()
 
     def check(self) -> None:
-        """Raises LeaseLost, or MeasurementFailed when the run was cancelled."""
+        """Raises LeaseLost, WorkerStopping, or MeasurementFailed when the run was cancelled."""
         if self._lost is not None:
             raise LeaseLost(self._lost)
         if time.monotonic() - self._renewed > self._lease_s / 2:
             raise LeaseLost(f"Job {self._claim.job_id}: no heartbeat for half a lease.")
         if self._is_cancelled:
-            raise MeasurementFailed(FailureReason.CANCELLED, "The run was cancelled.")
+            raise MeasurementFailed(CANCELLED)
+        if self._worker.stopping.is_set():
+            raise WorkerStopping("The worker stops.")
 
     def _beat(self) -> None:
         while not self._ended.wait(self._lease_s / 5):
+            asked = time.monotonic()  # the lease runs from the database's clock, read after this
             try:
-                with transaction(self._sessions, self._send) as session:
+                with self._worker.transaction() as session:
                     self._is_cancelled = leases.extend(session, self._claim, lease_s=self._lease_s)
-                self._renewed = time.monotonic()
+                self._renewed = asked
             except LeaseLost as error:
                 self._lost = str(error)
                 return

@@ -1,7 +1,6 @@
 """What a side's Python brings, and whether its modules are the side's own."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -9,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.domain import FailureReason
+from runners.variables import of_ours
+from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 
 _TIMEOUT_S = 600.0
@@ -65,7 +65,7 @@ def assert_shareable(python: Path) -> None:
             f"setup.dependencies installs {', '.join(names)} from a folder of this revision, but "
             "other revisions share it. Install that in setup.install."
         )
-        raise MeasurementFailed(FailureReason.WRONG_ORIGIN, detail)
+        raise MeasurementFailed(Failure(reason=FailureReason.WRONG_ORIGIN, detail=detail))
 
 
 def assert_origin(origins: dict[str, str | None], allowed: Sequence[Path]) -> None:
@@ -77,7 +77,7 @@ def assert_origin(origins: dict[str, str | None], allowed: Sequence[Path]) -> No
                 f"The installed module {name!r} comes from {origin}, outside this side's worktree "
                 "and environment. Install it with --no-deps and without a fixed path."
             )
-            raise MeasurementFailed(FailureReason.WRONG_ORIGIN, detail)
+            raise MeasurementFailed(Failure(reason=FailureReason.WRONG_ORIGIN, detail=detail))
 
 
 def site_packages(python: Path) -> Path:
@@ -92,7 +92,7 @@ def ask(argv: Sequence[str]) -> str:
         result = subprocess.run(
             argv,
             cwd="/",
-            env=clean_environment(),
+            env=of_ours(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -103,15 +103,7 @@ def ask(argv: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         log = f"{getattr(error, 'stdout', '') or ''}{getattr(error, 'stderr', '') or ''}"
         detail = f"setup: {shlex.join(argv[:3])} failed: {error}"
-        raise MeasurementFailed(FailureReason.SETUP_FAILED, detail, log) from error
+        raise MeasurementFailed(
+            Failure(reason=FailureReason.SETUP_FAILED, detail=detail), log
+        ) from error
     return result.stdout
-
-
-def clean_environment() -> dict[str, str]:
-    """The worker's environment without what is Paceline's or would shadow the side's modules."""
-    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("PACELINE_") and name not in hidden
-    }

@@ -4,14 +4,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy.exc import OperationalError
-
 from runners.checkout import Mirror
 from runners.context import Worker
 from service import manifest
 from service.db import runs as runs_db
-from service.db.session import transaction
-from service.domain import Case, FailureReason, Status
+from service.db.session import DATABASE_FAILURES
+from service.domain import Case, Failure, FailureReason, Status
 from service.errors import ManifestError, MeasurementFailed, Refused
 from service.usecases import runs
 from service.usecases.runs import Plan, ResolvedRevision
@@ -25,17 +23,17 @@ def plan_run(run_id: UUID, worker: Worker) -> None:
         _plan(run_id, worker)
     except MeasurementFailed as error:
         logger.info("run %s cannot be planned: %s", run_id, error)
-        _fail(run_id, worker, error.reason, error.detail)
-    except OperationalError:  # the database does not answer: the reconciler asks again
+        _fail(run_id, worker, error.failure)
+    except DATABASE_FAILURES:  # the reconciler asks again
         raise
     except Exception:
         logger.exception("run %s: planning failed", run_id)
         detail = "Paceline itself failed; the worker's log has the traceback."
-        _fail(run_id, worker, FailureReason.INTERNAL, detail)
+        _fail(run_id, worker, Failure(reason=FailureReason.INTERNAL, detail=detail))
 
 
 def _plan(run_id: UUID, worker: Worker) -> None:
-    with transaction(worker.sessions, worker.send) as session:
+    with worker.transaction() as session:
         run = runs_db.run(session, run_id)
         if run.status is not Status.QUEUED:
             return
@@ -53,35 +51,37 @@ def _plan(run_id: UUID, worker: Worker) -> None:
         unmeasurable=unmeasurable,
         policy=runs.effective_policy(run, found.policy),
     )
-    with transaction(worker.sessions, worker.send) as session:
+    with worker.transaction() as session:
         runs.plan(session, run_id, plan)
 
 
-def _fail(run_id: UUID, worker: Worker, reason: FailureReason, detail: str) -> None:
-    with transaction(worker.sessions, worker.send) as session:
-        runs.fail(session, run_id, reason, detail)
+def _fail(run_id: UUID, worker: Worker, failure: Failure) -> None:
+    with worker.transaction() as session:
+        runs.fail(session, run_id, failure)
 
 
-def read_manifest(mirror: Mirror, revision: ResolvedRevision) -> manifest.Manifest | None:
-    """The revision's paceline.yml; None where it has none. Raises MeasurementFailed."""
-    text = mirror.read(revision.sha, manifest.FILE_NAME)
+def read_manifest(mirror: Mirror, sha: str) -> manifest.Manifest | None:
+    """The paceline.yml of a commit; None where it has none. Raises MeasurementFailed."""
+    text = mirror.read(sha, manifest.FILE_NAME)
     if text is None:
         return None
     try:
-        return manifest.parse(text, source=f"{manifest.FILE_NAME} of {revision.sha[:10]}")
+        return manifest.parse(text, source=f"{manifest.FILE_NAME} of {sha[:10]}")
     except ManifestError as error:
-        raise MeasurementFailed(FailureReason.BAD_MANIFEST, error.detail) from error
+        raise MeasurementFailed(
+            Failure(reason=FailureReason.BAD_MANIFEST, detail=error.detail)
+        ) from error
 
 
 def _manifest(
     mirror: Mirror, baseline: ResolvedRevision, candidate: ResolvedRevision
 ) -> tuple[manifest.Manifest, Mapping[str, Sequence[Case]]]:
     """The manifest in force, which is the baseline's, and entries only the candidate has."""
-    of_baseline = read_manifest(mirror, baseline)
-    of_candidate = read_manifest(mirror, candidate)
+    of_baseline = read_manifest(mirror, baseline.sha)
+    of_candidate = read_manifest(mirror, candidate.sha)
     if of_baseline is None and of_candidate is None:
         detail = f"Neither side has a {manifest.FILE_NAME} at the top of its repository."
-        raise MeasurementFailed(FailureReason.BAD_MANIFEST, detail)
+        raise MeasurementFailed(Failure(reason=FailureReason.BAD_MANIFEST, detail=detail))
     found = of_baseline or of_candidate
     assert found is not None
     others = of_candidate.entries if of_candidate is not None else {}
@@ -103,7 +103,9 @@ def _cases(
         known = [name for name in names or () if name not in only_in_candidate]
         cases = found.select(suite=suite, names=known) if known or not names else []
     except Refused as error:
-        raise MeasurementFailed(FailureReason.NO_SUCH_CASE, error.detail) from error
+        raise MeasurementFailed(
+            Failure(reason=FailureReason.NO_SUCH_CASE, detail=error.detail)
+        ) from error
     if names is None and suite is None:
         asked_anew = list(only_in_candidate)
     unmeasurable = {
@@ -115,7 +117,7 @@ def _cases(
         detail = "No case fits the cluster. " + " ".join(
             f"{name}: {why}" for name, why in unmeasurable.items()
         )
-        raise MeasurementFailed(FailureReason.WORLD_SIZE_TOO_LARGE, detail)
+        raise MeasurementFailed(Failure(reason=FailureReason.WORLD_SIZE_TOO_LARGE, detail=detail))
     for name in asked_anew:
         for case in only_in_candidate[name]:
             cases.append(case)

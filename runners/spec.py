@@ -3,11 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
-# What a trial may see of the worker's environment; everything else is the worker's own business.
-ALLOWED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-ALLOWED_PREFIXES = ("NCCL_", "GLOO_", "UCX_", "FI_")
+# Everything that a trial or a set-up starts carries both, by which a sweep finds it.
 TRIAL_VARIABLE = "PACELINE_TRIAL_ID"
+SLOT_VARIABLE = "PACELINE_SLOT_ID"
+
+
+def slot_tag(slot_id: UUID) -> str:
+    """What the processes on a slot carry in their environment."""
+    return f"{SLOT_VARIABLE}={slot_id}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long things may take, in seconds."""
+
+    start_s: float  # a trial, to its first step
+    stall_s: float  # without a new record for so long a trial has hung; 0: not watched
+    kill_grace_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +29,7 @@ class LaunchSpec:
     """One trial. `program` is what torchrun starts: a script, or `-m module`."""
 
     trial_id: str
+    slot_id: UUID
     program: tuple[str, ...]
     world_size: int
     python: Path
@@ -24,29 +39,4 @@ class LaunchSpec:
     log: Path
     records: Path
     deadline_s: float
-    start_s: float  # it may take so long to its first step
-    stall_s: float  # without a new record for so long the trial has hung; 0: not watched
-    kill_grace_s: float
-
-
-def trial_environment(
-    worker: Mapping[str, str],
-    *,
-    scratch: Path,
-    threads_per_rank: int,
-    overrides: Mapping[str, str],
-) -> dict[str, str]:
-    """Environment of a trial: what is allowed of the worker's, ours, then the side's overrides."""
-    allowed = {
-        name: value
-        for name, value in worker.items()
-        if name in ALLOWED_VARIABLES or name.startswith(ALLOWED_PREFIXES)
-    }
-    ours = {
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": str(threads_per_rank),
-    }
-    return allowed | ours | dict(overrides)
+    limits: Limits

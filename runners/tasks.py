@@ -4,9 +4,11 @@ from uuid import UUID
 
 from celery import Celery
 
+from runners.app import RECONCILE_TASK, num_waiting
 from runners.context import Worker
-from runners.execute import execute_job
+from runners.execute import execute_jobs
 from runners.plan import plan_run
+from service.usecases import runs
 from service.usecases.runs import EXECUTE_TASK, PLAN_TASK
 
 
@@ -18,5 +20,20 @@ def register(app: Celery, worker: Worker) -> None:
         plan_run(UUID(run_id), worker)
 
     @app.task(name=EXECUTE_TASK)
-    def _execute_job(job_id: str) -> None:
-        execute_job(UUID(job_id), worker)
+    def _execute_jobs() -> None:
+        execute_jobs(worker)
+
+    @app.task(name=RECONCILE_TASK)
+    def _reconcile() -> None:
+        reconcile(app, worker)
+
+
+def reconcile(app: Celery, worker: Worker) -> None:
+    """Take up what dead workers and lost messages left behind."""
+    settings = worker.settings
+    with worker.transaction() as session:
+        runs.reconcile(session, grace_s=settings.kill_grace_s, max_losses=settings.max_losses)
+    # While messages wait, workers are behind; sent again, they would only pile up.
+    if num_waiting(app) == 0:
+        with worker.transaction() as session:
+            runs.replan(session, older_than_s=settings.reconcile_s)

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -52,16 +53,32 @@ class Order:
     seed: int
 
 
+class TurnsEnded(StrEnum):
+    """How the turns ended."""
+
+    PRECISE = "precise"  # the effect is known well enough
+    OUT_OF_STEPS = "out_of_steps"
+    OUT_OF_TIME = "out_of_time"
+    DIED = "died"
+    STALLED = "stalled"
+    NO_SHOW = "no_show"  # a side did not reach its first step
+    RELEASED = "released"  # the worker let go of the server
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether both sides were told to stop where all their ranks were parked."""
+        return self in (TurnsEnded.PRECISE, TurnsEnded.OUT_OF_STEPS, TurnsEnded.OUT_OF_TIME)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How the turns ended: `precise`, `out_of_steps`, `out_of_time`, `died`, `stalled`,
-    `no_show` (a side did not reach its first step) or `released`.
+    """How the turns ended; `side` and `rank` name who ended them.
 
-    `side` and `rank` name who ended them. Whether the pair is valid, the ends and records of its
-    trials say: a rank that leaves early but well has `died` here.
+    Whether the pair is valid, the ends and records of its trials say: a rank that leaves early but
+    well has `died` here.
     """
 
-    ended: str
+    ended: TurnsEnded
     side: str | None
     rank: int | None
     num_turns: int  # per side, warm-up left out
@@ -72,7 +89,7 @@ class Outcome:
 class _SideEnded(Exception):
     """A side left, died or fell silent."""
 
-    def __init__(self, ended: str, side: Role | None, rank: int | None = None) -> None:
+    def __init__(self, ended: TurnsEnded, side: Role, rank: int | None = None) -> None:
         super().__init__(ended)
         self.ended, self.side, self.rank = ended, side, rank
 
@@ -116,8 +133,9 @@ class _Side:
         self.path = path
         self._lifeline = lifeline
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(path)
+        self._listener.bind(f"{path}.new")
         self._listener.listen(1024)
+        Path(f"{path}.new").rename(path)  # who finds it there can connect
         self._ranks: dict[int, _Line] = {}
 
     def await_hello(self, world_size: int, deadline: float) -> None:
@@ -128,7 +146,7 @@ class _Side:
                 line = _Line(self._listener.accept()[0], self._lifeline)
                 hello = line.hear(deadline)
             except TimeoutError as error:
-                raise _SideEnded("no_show", self.role) from error
+                raise _SideEnded(TurnsEnded.NO_SHOW, self.role) from error
             rank = hello[1] if len(hello) > 1 and hello[0] == "hello" else ""
             if rank.isdecimal():
                 self._ranks[int(rank)] = line
@@ -157,16 +175,16 @@ class _Side:
         try:
             words = self._ranks[rank].hear(deadline)
         except TimeoutError as error:
-            raise _SideEnded("stalled", self.role, rank) from error
+            raise _SideEnded(TurnsEnded.STALLED, self.role, rank) from error
         if words == ["bye"]:
-            raise _SideEnded("out_of_steps", self.role, rank)
+            raise _SideEnded(TurnsEnded.OUT_OF_STEPS, self.role, rank)
         try:
             done, *times = words
             if done != "done":
                 raise ValueError(f"{done!r} is not in the protocol")
             return [int(time_ns) / 1e9 for time_ns in times]
         except ValueError as error:  # silence at the end of its connection, or nonsense
-            raise _SideEnded("died", self.role, rank) from error
+            raise _SideEnded(TurnsEnded.DIED, self.role, rank) from error
 
 
 def _await(connection: socket.socket, lifeline: int, deadline: float) -> None:
@@ -198,7 +216,7 @@ def serve(order: Order, *, lifeline: int) -> Outcome:
     except _SideEnded as error:
         ended, culprit, rank = error.ended, error.side, error.rank
     except _Lifeline:
-        ended, culprit, rank = "released", None, None
+        ended, culprit, rank = TurnsEnded.RELEASED, None, None
     finally:
         for side in sides.values():
             side.stop()
@@ -222,7 +240,7 @@ class _Progress:
 
 def _take_turns(
     order: Order, sides: dict[Role, _Side], turns: dict[Role, list[float]], progress: _Progress
-) -> str:
+) -> TurnsEnded:
     start = time.monotonic()
     for side in sides.values():
         side.await_hello(order.world_size, start + order.start_limit_s)
@@ -240,10 +258,10 @@ def _take_turns(
         if num_rounds >= order.min_turns and num_rounds % _CHECK_ROUNDS == 0:
             progress.standard_error = _standard_error(turns)
             if progress.standard_error <= order.max_standard_error:
-                return "precise"
+                return TurnsEnded.PRECISE
         if time.monotonic() - start > order.time_limit_s:
             progress.standard_error = _standard_error(turns)
-            return "out_of_time"
+            return TurnsEnded.OUT_OF_TIME
         taken = {role: sides[role].turn(progress.steps_per_turn, order.stall_s) for role in pair}
         for role, time_s in taken.items():
             turns[role].append(time_s)

@@ -23,6 +23,9 @@ class Settings(BaseSettings):
     lease_s: float = Field(
         default=30.0, gt=0, description="How long a worker owns a job unrenewed."
     )
+    max_losses: int = Field(
+        default=3, ge=1, description="A job that loses so many workers without a pair has failed."
+    )
     kill_grace_s: float = Field(default=10.0, ge=0, description="From SIGTERM to SIGKILL.")
     reconcile_s: float = Field(default=10.0, gt=0, description="How often lost work is looked for.")
     stall_s: float = Field(default=60.0, gt=0, description="A trial silent for so long has hung.")

@@ -88,7 +88,19 @@ class FailureReason(StrEnum):
     PEER_FAILED = "peer_failed"
     CANCELLED = "cancelled"
     LEASE_LOST = "lease_lost"
+    NO_SPACE = "no_space"
     INTERNAL = "internal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why there is no result; `detail` is a sentence or two for people."""
+
+    reason: FailureReason
+    detail: str
+
+
+CANCELLED = Failure(reason=FailureReason.CANCELLED, detail="The run was cancelled.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ PacelineError
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service.domain import FailureReason
+    from service.domain import Failure
 
 
 class PacelineError(Exception):
@@ -60,12 +60,11 @@ class WorkerStopping(PacelineError):
 
 
 class MeasurementFailed(PacelineError):
-    """A step of preparing or measuring failed; the run records `reason` and the text as data."""
+    """A step of preparing or measuring failed; the run records the failure as data."""
 
-    def __init__(self, reason: "FailureReason", detail: str, log: str = "") -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+    def __init__(self, failure: "Failure", log: str = "") -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
         self.log = log
 
 

@@ -13,14 +13,14 @@ from fastapi.responses import RedirectResponse
 
 from dashboards.router import make_router
 from runners import environment
-from runners.app import make_app
+from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.inprocess import InProcessWorker
 from service.api import deps, errors, health, loopback, registry, runs
 from service.config import Settings
 from service.db import models
-from service.db.session import Message, make_engine, make_sessions, transaction
-from service.usecases.registry import seed_local_cluster
+from service.db.session import Sessions, make_engine, make_sessions, transaction
+from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -31,22 +31,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     engine = make_engine(settings.resolved_database_url)
     sessions = make_sessions(engine)
     celery = make_app(settings)
-
-    def send(message: Message) -> None:
-        celery.send_task(message.task, args=list(message.ids))
+    send = make_send(celery)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as stack:
             stack.callback(engine.dispose)
             if settings.is_standalone:
-                worker = Worker(
-                    name=f"{socket.gethostname()}-{os.getpid()}",
-                    settings=settings,
-                    sessions=sessions,
-                    send=send,
-                )
-                stack.enter_context(_in_process(celery, worker))
+                stack.enter_context(_in_process(celery, settings, sessions))
             yield
 
     app = FastAPI(
@@ -67,15 +59,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 @contextmanager
-def _in_process(celery: Celery, worker: Worker) -> Iterator[None]:
+def _in_process(celery: Celery, settings: Settings, sessions: Sessions) -> Iterator[None]:
     """A worker in threads of this process, measuring on the cluster `local`, this machine."""
-    with transaction(worker.sessions, worker.send) as session:
-        seed_local_cluster(
+    send = make_send(celery)
+    with transaction(sessions, send) as session:
+        slot = serve_cluster(
             session,
+            LOCAL_CLUSTER,
+            "0",
             num_cpus=len(os.sched_getaffinity(0)),
             num_devices=environment.num_devices(),
         )
-    threads = InProcessWorker(celery, worker)
+    worker = Worker(
+        name=f"{socket.gethostname()}-{os.getpid()}",
+        settings=settings,
+        sessions=sessions,
+        send=send,
+        slot_id=slot.id,
+    )
+    threads = InProcessWorker(celery, worker, LOCAL_CLUSTER)
     threads.start()
     try:
         yield

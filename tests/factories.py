@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from runners.spec import LaunchSpec
+from runners.spec import LaunchSpec, Limits
 from service import domain
 from service.db import catalog, models
 from service.db import runs as runs_db
@@ -20,7 +20,7 @@ from service.domain import Arrangement, FailureReason, Role, SideSpec
 from service.stats.comparison import MetricComparison
 from service.usecases import runs
 from service.usecases.recording import PairResult, TrialResult
-from service.usecases.registry import seed_local_cluster
+from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
 from service.usecases.runs import Plan, ResolvedRevision, RunRequest
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -32,11 +32,14 @@ def project(session: Session, name: str = "tinylm") -> models.Project:
 
 
 def cluster(session: Session, *, num_cpus: int = 4, num_slots: int = 1) -> models.Cluster:
-    row = seed_local_cluster(session, num_cpus=num_cpus, num_devices=0)
-    for number in range(1, num_slots):
-        session.add(models.Slot(cluster_id=row.id, name=str(number)))
-    session.flush()
-    return row
+    for number in range(num_slots):
+        serve_cluster(session, LOCAL_CLUSTER, str(number), num_cpus=num_cpus, num_devices=0)
+    return catalog.cluster(session, LOCAL_CLUSTER)
+
+
+def slot_id(session: Session, number: int = 0) -> UUID:
+    """Of the cluster's slot with that number, which is made where it is missing."""
+    return serve_cluster(session, LOCAL_CLUSTER, str(number), num_cpus=4, num_devices=0).id
 
 
 def case(name: str = "tinylm", **values: Any) -> domain.Case:
@@ -102,7 +105,8 @@ def trial(role: Role, *, step_times: Sequence[float] | None = None, **values: An
 
 def failed_trial(role: Role, reason: FailureReason = FailureReason.CRASHED) -> TrialResult:
     detail = "Rank 1 exited with 3."
-    return trial(role, failure_reason=reason, failure_detail=detail, samples={}, exit_code=3)
+    failure = domain.Failure(reason=reason, detail=detail)
+    return trial(role, failure=failure, samples={}, exit_code=3)
 
 
 def pair(
@@ -140,6 +144,7 @@ def comparison(verdict: domain.Verdict, **values: Any) -> MetricComparison:
 def launch_spec(folder: Path, **values: Any) -> LaunchSpec:
     defaults: dict[str, Any] = {
         "trial_id": "7d3c",
+        "slot_id": UUID(int=7),
         "program": ("train.py", "--steps", "400"),
         "world_size": 2,
         "python": Path("/opt/env/bin/python"),
@@ -149,9 +154,7 @@ def launch_spec(folder: Path, **values: Any) -> LaunchSpec:
         "log": folder / "log.txt",
         "records": folder / "records",
         "deadline_s": 600.0,
-        "start_s": 180.0,
-        "stall_s": 60.0,
-        "kill_grace_s": 10.0,
+        "limits": Limits(start_s=180.0, stall_s=60.0, kill_grace_s=10.0),
     }
     return LaunchSpec(**{**defaults, **values})
 

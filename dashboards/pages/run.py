@@ -23,5 +23,5 @@ class Context:
 def build(session: Session, run_id: UUID, pair: int | None = None) -> Context:
     """The run with the step times of `pair`, counted from 1. Raises NotFound."""
     run = reading.run_detail(session, run_id)
-    traces = reading.traces(session, run_id)
-    return Context(section=run_section(run, traces, pair=pair, now=datetime.now(UTC)))
+    traces = reading.traces(session, run_id, None if pair is None else pair - 1)
+    return Context(section=run_section(run, traces, now=datetime.now(UTC)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runners.guard import Order, Outcome
 from runners.guarded import Guarded
-from runners.spec import TRIAL_VARIABLE, LaunchSpec
+from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE, LaunchSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def command(spec: LaunchSpec) -> list[str]:
 
 def environment(spec: LaunchSpec) -> dict[str, str]:
     """Environment of a trial: gloo meets on the loopback too, unless somebody chose otherwise."""
-    own = {TRIAL_VARIABLE: spec.trial_id}
+    own = {TRIAL_VARIABLE: spec.trial_id, SLOT_VARIABLE: str(spec.slot_id)}
     return {"GLOO_SOCKET_IFNAME": "lo", **spec.environment, **own}
 
 
@@ -47,10 +47,10 @@ def submit(spec: LaunchSpec) -> Handle:
         log=str(spec.log),
         tag=f"{TRIAL_VARIABLE}={spec.trial_id}",
         deadline_s=spec.deadline_s,
+        kill_grace_s=spec.limits.kill_grace_s,
         watch=str(spec.records),
-        start_s=spec.start_s,
-        stall_s=spec.stall_s,
-        kill_grace_s=spec.kill_grace_s,
+        start_s=spec.limits.start_s,
+        stall_s=spec.limits.stall_s,
     )
     return Handle(Guarded(order), spec.log)
 
@@ -61,7 +61,7 @@ def poll(handle: Handle) -> Outcome | None:
 
 
 def cancel(handle: Handle) -> Outcome:
-    """End the trial; returns when nothing of it is alive."""
+    """End the trial, if it still runs; returns when nothing of it is alive."""
     return handle.trial.cancel()
 
 

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from service.cli import compare, database, project, report, runs, up
+from service.cli import compare, database, project, report, runs, up, worker
 from service.cli.client import RequestFailed
 from service.cli.exit_codes import ExitCode
 from service.errors import PacelineError
@@ -20,6 +20,8 @@ app.command("up")(up.up)
 app.command("compare")(compare.compare)
 app.command("runs")(runs.runs)
 app.command("report")(report.report)
+app.command("worker")(worker.worker)
+app.command("beat")(worker.beat)
 app.add_typer(project.app)
 app.add_typer(database.app)
 

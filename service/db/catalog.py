@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -41,6 +41,12 @@ def cluster(session: Session, name: str) -> models.Cluster:
     if row is None:
         raise NotFound("cluster", name)
     return row
+
+
+def num_slots(session: Session, cluster_id: UUID) -> int:
+    """How many slots a cluster has."""
+    query = select(func.count()).where(models.Slot.cluster_id == cluster_id)
+    return session.scalars(query).one()
 
 
 def find_or_add(session: Session, row: Row, **identity: Any) -> Row:

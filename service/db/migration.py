@@ -1,12 +1,15 @@
 """The schema's version: bring a database to the head, or say what it lacks."""
 
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 _FOLDER = Path(__file__).parents[2] / "migrations"
@@ -14,18 +17,12 @@ _FOLDER = Path(__file__).parents[2] / "migrations"
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Run the migrations up to `revision`."""
-    config = _config()
-    with engine.connect() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    _run(engine, command.upgrade, revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
     """Run the migrations back to `revision`; `base` empties the schema."""
-    config = _config()
-    with engine.connect() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
+    _run(engine, command.downgrade, revision)
 
 
 def pending(engine: Engine) -> str | None:
@@ -39,6 +36,33 @@ def pending(engine: Engine) -> str | None:
     if current != head:
         return f"The schema is at {current}, this version needs {head}: run `paceline db upgrade`."
     return None
+
+
+def _run(engine: Engine, direction: Callable[[Config, str], None], revision: str) -> None:
+    config = _config()
+    with engine.connect() as connection, _unchecked_references(connection):
+        config.attributes["connection"] = connection
+        direction(config, revision)
+
+
+@contextmanager
+def _unchecked_references(connection: Connection) -> Iterator[None]:
+    """SQLite alters a table by making it anew, which others refer to meanwhile.
+
+    The switch has no effect inside a transaction, so it is set on the driver, before one begins.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    driver.execute("pragma foreign_keys=off")
+    try:
+        yield
+        broken = driver.execute("pragma foreign_key_check").fetchall()
+        assert not broken, f"the migration left rows that refer to nothing: {broken[:3]}"
+    finally:
+        driver.execute("pragma foreign_keys=on")
 
 
 def _config() -> Config:

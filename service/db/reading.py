@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from service.db import models, observed, results
+from service.db import models, results
 from service.db import runs as runs_db
 from service.db.views import (
     ArtifactView,
@@ -58,8 +58,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
                 positions[pair.id] = pair.position
                 seen[pair.environment_id] = pair.environment
                 num_pairs[pair.environment_id] += 1
-                found = {} if pair.invalid_reason else observed.effects(pair).effects
-                pairs.append(_view(PairView, pair, case=name, effects=found))
+                pairs.append(_view(PairView, pair, case=name))
         for trial in results.trials(session, job.id):
             trials.append(
                 _view(
@@ -84,25 +83,25 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
     )
 
 
-def traces(session: Session, run_id: UUID) -> list[Trace]:
-    """Step times of every valid pair of a run."""
-    return [
-        Trace(
-            case=link.case.name,
-            pair=pair.position,
-            steps={
-                trial.role: [float(x) for x in measurement.samples]
-                for trial in pair.trials
-                for measurement in trial.measurements
-                if measurement.metric == observed.STEP_TIME
-            },
-            num_warmup_steps=max(trial.num_warmup_steps for trial in pair.trials),
-        )
-        for job in runs_db.jobs(session, run_id)
-        for link in job.job_cases
-        for pair in results.pairs(session, job.id, link.case_id)
-        if not pair.invalid_reason
-    ]
+def traces(session: Session, run_id: UUID, pair: int | None = None) -> list[Trace]:
+    """Step times of one valid pair per case: of the pair at position `pair`, or the first."""
+    found = []
+    for job in runs_db.jobs(session, run_id):
+        for link in job.job_cases:
+            pairs = results.pairs(session, job.id, link.case_id)
+            valid = {row.position: row for row in pairs if not row.invalid_reason}
+            if not valid:
+                continue
+            row = valid[pair if pair in valid else min(valid)]
+            steps = results.step_times(session, row.id)
+            trace = Trace(
+                case=link.case.name,
+                pair=row.position,
+                steps={role: [float(x) for x in steps[role].samples] for role in Role},
+                num_warmup_steps=max(trial.num_warmup_steps for trial in row.trials),
+            )
+            found.append(trace)
+    return found
 
 
 def _comparisons(session: Session, rows: Sequence[models.Run]) -> dict[UUID, list[ComparisonView]]:

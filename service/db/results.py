@@ -1,30 +1,41 @@
 """Queries on what was measured: pairs, trials, comparisons, artifacts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from service.db import models
 from service.db.leases import database_now
+from service.domain import Role
 from service.errors import NotFound
+from service.stats.pairs import STEP_TIME
 
 
 def pairs(session: Session, job_id: UUID, case_id: UUID) -> Sequence[models.Pair]:
-    """Pairs of a case in order, with trials and measurements, samples included."""
+    """Pairs of a case in order, with trials and measurements, samples left out."""
     query = (
         select(models.Pair)
         .where(models.Pair.job_id == job_id, models.Pair.case_id == case_id)
         .order_by(models.Pair.position)
         .options(
             joinedload(models.Pair.environment),
-            selectinload(models.Pair.trials)
-            .selectinload(models.Trial.measurements)
-            .options(undefer(models.Measurement.samples)),
+            selectinload(models.Pair.trials).selectinload(models.Trial.measurements),
         )
     )
     return session.scalars(query).all()
+
+
+def step_times(session: Session, pair_id: UUID) -> Mapping[Role, models.Measurement]:
+    """Step times of both sides of a pair, samples included."""
+    query = (
+        select(models.Trial.role, models.Measurement)
+        .join(models.Measurement)
+        .where(models.Trial.pair_id == pair_id, models.Measurement.metric == STEP_TIME)
+        .options(undefer(models.Measurement.samples))
+    )
+    return {row.role: row.Measurement for row in session.execute(query)}
 
 
 def solo_trials(session: Session, job_id: UUID, case_id: UUID) -> Sequence[models.Trial]:
@@ -54,13 +65,6 @@ def trials(session: Session, job_id: UUID) -> Sequence[models.Trial]:
         )
     )
     return session.scalars(query).all()
-
-
-def num_pairs(session: Session, job_id: UUID, case_id: UUID) -> int:
-    """Pairs recorded so far, invalid ones included."""
-    query = select(func.count()).select_from(models.Pair)
-    query = query.where(models.Pair.job_id == job_id, models.Pair.case_id == case_id)
-    return session.scalars(query).one()
 
 
 def comparisons(session: Session, job_ids: Sequence[UUID]) -> Sequence[models.Comparison]:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 
 from service.db import models
 from service.db.leases import database_now
-from service.domain import FailureReason, Status
+from service.domain import CANCELLED, Failure, Status
 from service.errors import NotFound
 
 Row = TypeVar("Row")
@@ -86,14 +86,36 @@ def unplanned(session: Session, *, older_than_s: float) -> Sequence[UUID]:
     return session.scalars(query.order_by(models.Run.created_at)).all()
 
 
-def queued_jobs(session: Session) -> Sequence[UUID]:
-    """Queued jobs whose cluster has a free slot, in the order in which they should start."""
-    free = exists().where(
-        models.Slot.cluster_id == models.Run.cluster_id, models.Slot.job_id.is_(None)
+def waiting_clusters(session: Session) -> Sequence[str]:
+    """Names of clusters that have both a queued job and a free slot."""
+    has_job = exists().where(
+        models.Job.cluster_id == models.Cluster.id, models.Job.status == Status.QUEUED
     )
-    query = select(models.Job.id).join(models.Run)
-    query = query.where(models.Job.status == Status.QUEUED, free)
-    return session.scalars(query.order_by(models.Job.priority, models.Job.created_at)).all()
+    has_slot = exists().where(
+        models.Slot.cluster_id == models.Cluster.id, models.Slot.job_id.is_(None)
+    )
+    query = select(models.Cluster.name).where(has_job, has_slot)
+    return session.scalars(query.order_by(models.Cluster.name)).all()
+
+
+def cancel_queued(session: Session, run_id: UUID, at: datetime) -> None:
+    """Cancel the queued jobs of a run; one that is being claimed right now hears of it later."""
+    query = select(models.Job).where(
+        models.Job.run_id == run_id, models.Job.status == Status.QUEUED
+    )
+    for job in session.scalars(query.with_for_update(skip_locked=True)):
+        job.status, job.finished_at = Status.CANCELLED, at
+        job.failure_reason, job.failure_detail = CANCELLED.reason, CANCELLED.detail
+    session.flush()
+
+
+def finish_case(session: Session, job_id: UUID, case_id: UUID) -> None:
+    """Let the verdicts of a case stand: it is not taken up again with its job."""
+    session.execute(
+        update(models.JobCase)
+        .where(models.JobCase.job_id == job_id, models.JobCase.case_id == case_id)
+        .values(finished_at=database_now(session))
+    )
 
 
 def mark_started(session: Session, run_id: UUID, at: datetime) -> None:
@@ -109,13 +131,12 @@ def finish(
     session: Session,
     row: models.Run,
     status: Status,
-    *,
-    reason: FailureReason | None = None,
-    detail: str | None = None,
+    failure: Failure | None = None,
 ) -> None:
     """Give a run its final status."""
-    row.status, row.failure_reason, row.failure_detail = status, reason, detail
-    row.finished_at = database_now(session)
+    row.status, row.finished_at = status, database_now(session)
+    row.failure_reason = failure.reason if failure else None
+    row.failure_detail = failure.detail if failure else None
 
 
 def _found(row: Row | None, kind: str, ident: UUID) -> Row:

@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 logger = logging.getLogger(__name__)
 
 _OUTBOX = "outbox"
+
+# The database does not answer, or has no room: nothing is wrong with what it was asked.
+DATABASE_FAILURES = (OperationalError, InterfaceError)
 
 
 @dataclass(frozen=True)

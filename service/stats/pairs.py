@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.domain import Arrangement
+from service.metrics import METRICS, Rule
+
+STEP_TIME = "step_time_s"
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,28 @@ class PairEffects:
         for metric, effect in self.effects.items():
             if not math.isfinite(effect):
                 raise ValueError(f"pair {self.pair}: the effect on {metric} is {effect}")
+
+
+def effects(
+    arrangement: Arrangement,
+    steps_per_turn: int,
+    baseline: Mapping[str, ArrayLike],
+    candidate: Mapping[str, ArrayLike],
+) -> dict[str, float]:
+    """d of every judged metric that both sides of a pair measured.
+
+    A side is its samples per metric, without warm-up; those of step_time_s are per step, in order.
+    """
+    found = {
+        name: ratio_effect(_median(baseline[name]), _median(candidate[name]))
+        for name, metric in METRICS.items()
+        if metric.rule is Rule.PAIRED and name in baseline and name in candidate
+    }
+    if STEP_TIME in found:
+        found[STEP_TIME] = step_time_effect(
+            arrangement, baseline[STEP_TIME], candidate[STEP_TIME], steps_per_turn
+        )
+    return found
 
 
 def step_time_effect(
@@ -58,6 +83,10 @@ def ratio_effect(baseline: float, candidate: float) -> float:
     """Log ratio of two single values, such as peaks of memory."""
     baseline_log, candidate_log = np.log(_positive([baseline, candidate]))
     return float(candidate_log - baseline_log)
+
+
+def _median(values: ArrayLike) -> float:
+    return float(np.median(np.asarray(values, dtype=float)))
 
 
 def _positive(values: ArrayLike) -> NDArray[np.float64]:

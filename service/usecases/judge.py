@@ -8,11 +8,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from service.db import models, observed, results
+from service.db import models, results
 from service.domain import Arrangement, MetricPolicy, Policy, Role, Verdict
 from service.metrics import THROUGHPUT
 from service.stats.compare import MetricComparison, compare, unmeasured
 from service.stats.exact import compare_exact
+from service.stats.pairs import PairEffects
 
 _UNMEASURED = "unmeasured"
 
@@ -25,7 +26,8 @@ def judge_case(
     `num_cases` is how many cases the run measures: they share its error rate.
     """
     pairs = [pair for pair in results.pairs(session, job_id, case_id) if not pair.invalid_reason]
-    comparisons = compare([observed.effects(pair) for pair in pairs], policy, num_cases=num_cases)
+    effects = [PairEffects(pair=str(pair.id), effects=pair.effects) for pair in pairs]
+    comparisons = compare(effects, policy, num_cases=num_cases)
     trials = [trial for pair in pairs for trial in pair.trials]
     alone = [
         trial for pair in pairs if pair.arrangement is Arrangement.ABBA for trial in pair.trials

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from service.db import models
 from service.db.base import Samples
-from service.domain import Arrangement, FailureReason, Role
+from service.domain import Arrangement, Failure, Role
+from service.stats.pairs import STEP_TIME, effects
 from service.stats.summary import summarize
 
 
@@ -37,11 +38,16 @@ class TrialResult:
     command: str
     software: Mapping[str, Any]
     exit_code: int | None = None
-    failure_reason: FailureReason | None = None
-    failure_detail: str | None = None
+    failure: Failure | None = None
     num_warmup_steps: int = 0
     samples: Mapping[str, Samples] = field(default_factory=dict)
     files: Sequence[StoredFile] = ()
+
+    @property
+    def steady(self) -> dict[str, Samples]:
+        """Samples without the warm-up."""
+        warmup = {STEP_TIME: self.num_warmup_steps}
+        return {name: values[warmup.get(name, 0) :] for name, values in self.samples.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +60,15 @@ class PairResult:
     started_at: datetime
     finished_at: datetime
     trials: Mapping[Role, TrialResult]
-    invalid_reason: FailureReason | None = None
-    invalid_detail: str | None = None
+    invalid: Failure | None = None
+
+    @property
+    def effects(self) -> dict[str, float]:
+        """d per metric; none where the pair is invalid."""
+        if self.invalid is not None:
+            return {}
+        baseline, candidate = (self.trials[role].steady for role in Role)
+        return effects(self.arrangement, self.steps_per_turn, baseline, candidate)
 
 
 def record_pair(
@@ -66,56 +79,78 @@ def record_pair(
     environment: models.Environment,
     result: PairResult,
 ) -> models.Pair:
-    """Store a pair with its trials, measurements and artifacts."""
-    values = {k: v for k, v in vars(result).items() if k != "trials"}
+    """Store a pair with its trials, measurements and artifacts, and what it cost."""
     pair = models.Pair(
         job_id=job.id,
         case_id=case_id,
         environment_id=environment.id,
         position=position,
-        **values,
+        arrangement=result.arrangement,
+        first=result.first,
+        steps_per_turn=result.steps_per_turn,
+        effects=result.effects,
+        invalid_reason=result.invalid.reason if result.invalid else None,
+        invalid_detail=result.invalid.detail if result.invalid else None,
+        started_at=result.started_at,
+        finished_at=result.finished_at,
     )
     session.add(pair)
     session.flush()
     for trial in result.trials.values():
-        record_trial(session, job, case_id, trial, pair_id=pair.id)
+        _add_trial(session, job, case_id, trial, pair.id)
+    _add_progress(job, case_id, result)
     return pair
 
 
-def record_trial(
-    session: Session,
-    job: models.Job,
-    case_id: UUID,
-    result: TrialResult,
-    pair_id: UUID | None = None,
+def record_solo(session: Session, job: models.Job, case_id: UUID, result: TrialResult) -> None:
+    """Store a solo trial, and what it cost."""
+    _add_trial(session, job, case_id, result, None)
+    _add_progress(job, case_id, result)
+
+
+def record_log(session: Session, run_id: UUID, file: StoredFile) -> None:
+    """Store a log that belongs to the run as a whole."""
+    session.add(models.Artifact(run_id=run_id, **asdict(file)))
+
+
+def _add_progress(job: models.Job, case_id: UUID, result: PairResult | TrialResult) -> None:
+    """Device seconds spent (node seconds on a CPU cluster); and the job is no worker's bane."""
+    case = next(row.case for row in job.job_cases if row.case_id == case_id)
+    num_devices = case.world_size if job.run.cluster.devices_per_node else 1
+    job.device_s += (result.finished_at - result.started_at).total_seconds() * num_devices
+    job.num_losses = 0
+
+
+def _add_trial(
+    session: Session, job: models.Job, case_id: UUID, result: TrialResult, pair_id: UUID | None
 ) -> None:
-    """Store a trial; a solo trial where `pair_id` is None."""
-    side_id = {
+    sides = {
         Role.BASELINE: job.run.baseline_side_id,
         Role.CANDIDATE: job.run.candidate_side_id,
-    }[result.role]
-    values = {
-        k: v for k, v in vars(result).items() if k not in ("trial_id", "samples", "files")
-    } | {"software": dict(result.software)}
+    }
     trial = models.Trial(
         id=result.trial_id,
         job_id=job.id,
         case_id=case_id,
-        side_id=side_id,
+        side_id=sides[result.role],
         pair_id=pair_id,
-        **values,
+        role=result.role,
+        failure_reason=result.failure.reason if result.failure else None,
+        failure_detail=result.failure.detail if result.failure else None,
+        exit_code=result.exit_code,
+        command=result.command,
+        software=dict(result.software),
+        num_warmup_steps=result.num_warmup_steps,
+        started_at=result.started_at,
+        finished_at=result.finished_at,
     )
     session.add(trial)
     session.flush()
-    for metric, samples in result.samples.items():
-        warmup = result.num_warmup_steps if metric == "step_time_s" else 0
-        session.add(
-            models.Measurement(
-                trial_id=trial.id,
-                metric=metric,
-                samples=samples,
-                **asdict(summarize(samples[warmup:])),
-            )
+    for metric, steady in result.steady.items():
+        summary = asdict(summarize(steady))
+        row = models.Measurement(
+            trial_id=trial.id, metric=metric, samples=result.samples[metric], **summary
         )
+        session.add(row)
     for file in result.files:
         session.add(models.Artifact(run_id=job.run_id, trial_id=trial.id, **asdict(file)))

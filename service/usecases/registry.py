@@ -32,17 +32,32 @@ def add_project(session: Session, *, name: str, source: str) -> models.Project:
     return stored
 
 
-def seed_local_cluster(session: Session, *, num_cpus: int, num_devices: int) -> models.Cluster:
-    """The `local` cluster, one node and one slot: this machine, as large as it is now."""
+def serve_cluster(
+    session: Session, name: str, slot: str, *, num_cpus: int, num_devices: int
+) -> models.Slot:
+    """The slot by which this machine serves a cluster, both made where they are missing.
+
+    A cluster is as large as its machines, which are alike: its only machine may have changed, a
+    second one that differs is refused. Raises Refused.
+    """
+    size = num_devices or num_cpus
     row = models.Cluster(
-        name=LOCAL_CLUSTER,
+        name=name,
         launcher="local",
-        max_world_size=num_devices or num_cpus,
+        max_world_size=size,
         devices_per_node=num_devices,
         arrangement=Arrangement.LOCKSTEP,
     )
-    cluster = catalog.find_or_add(session, row, name=LOCAL_CLUSTER)
-    cluster.max_world_size, cluster.devices_per_node = num_devices or num_cpus, num_devices
-    slot = models.Slot(cluster_id=cluster.id, name="0")
-    catalog.find_or_add(session, slot, cluster_id=cluster.id, name="0")
-    return cluster
+    cluster = catalog.find_or_add(session, row, name=name)
+    stored = catalog.find_or_add(
+        session, models.Slot(cluster_id=cluster.id, name=slot), cluster_id=cluster.id, name=slot
+    )
+    if (cluster.max_world_size, cluster.devices_per_node) != (size, num_devices):
+        if catalog.num_slots(session, cluster.id) > 1:
+            detail = (
+                f"The machines of {name} have {cluster.max_world_size} CPUs or devices, this one "
+                f"has {size}: it is not comparable to them. Give it a cluster of its own."
+            )
+            raise Refused("cluster", detail)
+        cluster.max_world_size, cluster.devices_per_node = size, num_devices
+    return stored

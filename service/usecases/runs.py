@@ -12,11 +12,11 @@ from service import domain
 from service.db import catalog, leases, models
 from service.db import runs as runs_db
 from service.db.session import send_after_commit
-from service.domain import FailureReason, Intent, Role, SideSpec, Status
+from service.domain import CANCELLED, Failure, Intent, Role, SideSpec, Status
 from service.errors import Conflict, Refused
 
-PLAN_TASK = "paceline.plan_run"
-EXECUTE_TASK = "paceline.execute_job"
+PLAN_TASK = "paceline.plan_run"  # the id of a run
+EXECUTE_TASK = "paceline.execute_jobs"  # the name of a cluster, whose workers all hear it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def plan(session: Session, run_id: UUID, plan: Plan) -> None:
     run.baseline_side_id = _side(session, run, baseline, plan.baseline).id
     run.candidate_side_id = _side(session, run, candidate, plan.candidate).id
     run.policy = asdict(plan.policy)
-    job = models.Job(run_id=run.id, position=0)
+    job = models.Job(run_id=run.id, cluster_id=run.cluster_id, position=0)
     session.add(job)
     session.flush()
     for position, case in enumerate(plan.cases):
@@ -114,14 +114,14 @@ def plan(session: Session, run_id: UUID, plan: Plan) -> None:
         row = models.JobCase(job_id=job.id, case_id=stored.id, position=position)
         row.unmeasurable = plan.unmeasurable.get(case.name)
         session.add(row)
-    send_after_commit(session, EXECUTE_TASK, job.id)
+    send_after_commit(session, EXECUTE_TASK, runs_db.run(session, run_id).cluster.name)
 
 
-def fail(session: Session, run_id: UUID, reason: FailureReason, detail: str) -> None:
+def fail(session: Session, run_id: UUID, failure: Failure) -> None:
     """End a run that could not be planned or measured, with the reason."""
     run = runs_db.lock(session, run_id)
     if not run.status.is_final:
-        runs_db.finish(session, run, Status.FAILED, reason=reason, detail=detail)
+        runs_db.finish(session, run, Status.FAILED, failure)
 
 
 def settle(session: Session, run_id: UUID) -> None:
@@ -132,10 +132,12 @@ def settle(session: Session, run_id: UUID) -> None:
         return
     failed = next((job for job in jobs if job.status is Status.FAILED), None)
     if failed is not None:
-        reason, detail = failed.failure_reason, failed.failure_detail
-        runs_db.finish(session, run, Status.FAILED, reason=reason, detail=detail)
+        assert failed.failure_reason is not None
+        assert failed.failure_detail is not None
+        failure = Failure(reason=failed.failure_reason, detail=failed.failure_detail)
+        runs_db.finish(session, run, Status.FAILED, failure)
     elif not jobs or any(job.status is Status.CANCELLED for job in jobs):
-        runs_db.finish(session, run, Status.CANCELLED, reason=FailureReason.CANCELLED)
+        runs_db.finish(session, run, Status.CANCELLED, CANCELLED)
     else:
         runs_db.finish(session, run, Status.FINISHED)
 
@@ -148,29 +150,31 @@ def cancel(session: Session, run_id: UUID) -> models.Run:
     run = runs_db.lock(session, run_id)
     if run.status.is_final:
         raise Conflict(f"Run {run_id} has ended ({run.status}); there is nothing to cancel.")
-    now = leases.database_now(session)
-    run.cancel_requested_at = run.cancel_requested_at or now
-    for job in runs_db.jobs(session, run_id):
-        if job.status is Status.QUEUED:
-            job.status, job.failure_reason = Status.CANCELLED, FailureReason.CANCELLED
-            job.finished_at = now
+    run.cancel_requested_at = run.cancel_requested_at or leases.database_now(session)
     session.flush()
+    runs_db.cancel_queued(session, run_id, run.cancel_requested_at)
     settle(session, run_id)
     return run
 
 
-def reconcile(session: Session, *, older_than_s: float, grace_s: float) -> None:
-    """Find what lost messages and dead workers left behind, and have it taken up again."""
-    for run_id in runs_db.unplanned(session, older_than_s=older_than_s):
-        send_after_commit(session, PLAN_TASK, run_id)
-    leases.requeue_expired(session, grace_s=grace_s)
+def reconcile(session: Session, *, grace_s: float, max_losses: int) -> None:
+    """Take back the jobs of dead workers, and have queued ones taken up that a free slot awaits."""
+    expired = leases.take_back_expired(session, grace_s=grace_s, max_losses=max_losses)
+    for run_id in expired:
+        settle(session, run_id)
     wake(session)
 
 
+def replan(session: Session, *, older_than_s: float) -> None:
+    """Have runs planned whose message was lost."""
+    for run_id in runs_db.unplanned(session, older_than_s=older_than_s):
+        send_after_commit(session, PLAN_TASK, run_id)
+
+
 def wake(session: Session) -> None:
-    """Have queued jobs executed that a free slot waits for."""
-    for job_id in runs_db.queued_jobs(session):
-        send_after_commit(session, EXECUTE_TASK, job_id)
+    """Ring the bell of clusters that have a queued job and a free slot."""
+    for cluster in runs_db.waiting_clusters(session):
+        send_after_commit(session, EXECUTE_TASK, cluster)
 
 
 def _side(

@@ -25,9 +25,7 @@ READERS_OF_THE_ENVIRONMENT = {
     "workloads/dist.py": "RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR",
     "workloads/turns.py": "the turn server's socket, RANK, WORLD_SIZE",
     "workloads/records.py": "the records' folder, RANK, WORLD_SIZE",
-    "runners/checkout.py": "passes PATH, HOME and the ssh agent on to git",
-    "runners/origin.py": "passes what pip and compilers need on to a side's setup",
-    "runners/pair.py": "passes the allow-listed part on to trials",
+    "runners/variables.py": "passes allow-listed parts on to what a worker starts",
 }
 
 PLUGINS = {

@@ -92,7 +92,15 @@ class Bench:
             created_at=self.clock,
             started_at=started,
             finished_at=self.clock + timedelta(minutes=13) if status.is_final else None,
-            jobs=[models.Job(position=0, status=status, device_s=cost, job_cases=[])],
+            jobs=[
+                models.Job(
+                    cluster_id=self.cluster.id,
+                    position=0,
+                    status=status,
+                    device_s=cost,
+                    job_cases=[],
+                )
+            ],
             **given,
         )
         self.clock += timedelta(hours=1)
@@ -177,7 +185,10 @@ class Bench:
     def _valid_pair(
         self, run: models.Run, case: models.Case, position: int, effect: float
     ) -> PairEffects:
-        row = self._pair(run, case, position)
+        d = effect + self.rng.normal(0, 0.0005)
+        memory = self.rng.normal(0, 0.004)
+        effects = {"step_time_s": d, "tokens_per_s": -d, "peak_rss_bytes": memory}
+        row = self._pair(run, case, position, effects=effects)
         noise = self.rng.normal(0, 0.01, (3, 220))
         noise[0, 100::60] += 0.25  # a neighbour, felt by both sides
         noise[:, 0] += 2.2
@@ -191,9 +202,6 @@ class Bench:
             self._measurement(trial, "step_time_s", samples)
             self._measurement(trial, "tokens_per_s", [200 * _TOKENS / total])
             self._measurement(trial, "peak_rss_bytes", [int(1.31e9 + self.rng.normal(0, 4e6))])
-        d = effect + self.rng.normal(0, 0.0005)
-        memory = self.rng.normal(0, 0.004)
-        effects = {"step_time_s": d, "tokens_per_s": -d, "peak_rss_bytes": memory}
         return PairEffects(str(row.id), effects)
 
     def _side(self, subject: str) -> models.Side:
@@ -225,7 +233,7 @@ class Bench:
             steps_per_turn=1,
             started_at=started,
             finished_at=started + timedelta(seconds=41),
-            **given,
+            **{"effects": {}, **given},
         )
         self.session.add(row)
         self.session.flush()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.guard import Outcome
+from runners.ending import failure, last_words
+from runners.guard import Ended, Outcome
 from runners.parsers.torchrun import Parsed, parse
-from runners.trial import failure, last_words
 from service.domain import FailureReason
 from tests.conftest import missing
 
@@ -43,8 +43,7 @@ def check(
     text = log.read_text(errors="replace")
     is_out_of_memory = reason is FailureReason.OUT_OF_MEMORY
     assert parse(text) == Parsed(rank=rank, exit_code=exit_code, is_out_of_memory=is_out_of_memory)
-    outcome = Outcome(ended="exited", exit_code=1, wall_s=9.0, num_survivors=0)
-    found = failure(outcome, text)
+    found = failure(Outcome(ended=Ended.EXITED, exit_code=1), text, parse(text))
     assert found is not None
     assert found.reason is reason
     assert words in found.detail

@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 from service.api import errors, health, loopback, registry, runs
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions, send_after_commit, transaction
-from service.domain import FailureReason, Status
+from service.domain import Failure, FailureReason, Status
 from service.errors import LeaseLost
-from service.usecases.registry import seed_local_cluster
 from tests import factories
 from tests.conftest import on_sqlite
 
@@ -56,7 +55,7 @@ def make_app(engine: Engine) -> FastAPI:
 def app(engine: Engine, tmp_path: Path) -> FastAPI:
     made = make_app(engine)
     with transaction(made.state.sessions, made.state.send) as session:
-        seed_local_cluster(session, num_cpus=4, num_devices=0)
+        factories.cluster(session)
         factories.project(session)
     return made
 
@@ -306,8 +305,8 @@ def test_a_failed_run_says_why(client: TestClient, app: FastAPI):
     run = client.post("/runs", json=BODY).json()
     with transaction(app.state.sessions, app.state.send) as session:
         row = runs_db.lock(session, UUID(run["id"]))
-        reason = FailureReason.UNKNOWN_REVISION
-        runs_db.finish(session, row, Status.FAILED, reason=reason, detail="No such commit.")
+        failure = Failure(reason=FailureReason.UNKNOWN_REVISION, detail="No such commit.")
+        runs_db.finish(session, row, Status.FAILED, failure)
     found = client.get(f"/runs/{run['id']}").json()
     assert (found["status"], found["failure_reason"]) == ("failed", "unknown_revision")
     assert found["verdict"] is None

@@ -3,25 +3,30 @@
 Launching is faked; test_end_to_end launches for real.
 """
 
+import errno
+import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from runners import measure
+from runners.bench import Bench
 from runners.context import Worker
-from runners.execute import execute_job
-from runners.pair import Bench
+from runners.execute import execute_jobs
+from runners.spec import SLOT_VARIABLE
 from service.config import Settings
 from service.db import leases, models, reading, results
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
 from service.db.views import RunDetail
-from service.domain import Arrangement, Case, FailureReason, Role, Status, Verdict
-from service.errors import MeasurementFailed, WorkerStopping
+from service.domain import Arrangement, Case, Failure, FailureReason, Role, Status, Verdict
+from service.errors import MeasurementFailed
 from service.usecases import recording, runs
 from service.usecases.recording import PairResult, TrialResult
 from tests import factories
@@ -38,7 +43,11 @@ class Lab:
         self.sessions = sessions
         self.sent: list[Message] = []
         settings = Settings(data_dir=folder, lease_s=5.0)
-        self.worker = Worker(name="w", settings=settings, sessions=sessions, send=self.sent.append)
+        with transaction(sessions, self.sent.append) as session:
+            slot_id = factories.slot_id(session)
+        self.worker = Worker(
+            name="w", settings=settings, sessions=sessions, send=self.sent.append, slot_id=slot_id
+        )
         self.pairs: list[PairResult] = []
         self.solo: dict[Role, FailureReason | None] = dict.fromkeys(Role)
         self.firsts: list[Role] = []
@@ -69,7 +78,7 @@ class Lab:
             return factories.job(session, **{"policy": POLICY, **values}).id
 
     def measure(self, job_id: UUID) -> RunDetail:
-        execute_job(job_id, self.worker)
+        execute_jobs(self.worker)
         return self.detail(job_id)
 
     def detail(self, job_id: UUID) -> RunDetail:
@@ -91,7 +100,7 @@ def invalid(role: Role, reason: FailureReason = FailureReason.CRASHED) -> PairRe
     trials = {r: factories.failed_trial(r, FailureReason.PEER_FAILED) for r in Role}
     trials[role] = factories.failed_trial(role, reason)
     detail = f"{role}: Rank 1 exited with 3."
-    return factories.pair(trials=trials, invalid_reason=reason, invalid_detail=detail)
+    return factories.pair(trials=trials, invalid=Failure(reason=reason, detail=detail))
 
 
 def raising(error: Exception) -> Callable[[Bench], PairResult]:
@@ -101,12 +110,13 @@ def raising(error: Exception) -> Callable[[Bench], PairResult]:
     return measure
 
 
-def stopping_after(pairs: list[PairResult]) -> Callable[[Bench], PairResult]:
+def stopping_after(lab: Lab, pairs: list[PairResult]) -> Callable[[Bench], PairResult]:
     """Measures these pairs; then the worker is told to stop."""
 
-    def measure(_bench: Bench) -> PairResult:
+    def measure(bench: Bench) -> PairResult:
         if not pairs:
-            raise WorkerStopping("The worker stops.")
+            lab.worker.stopping.set()
+            bench.check()
         return pairs.pop(0)
 
     return measure
@@ -228,7 +238,8 @@ def test_a_failed_preparation_fails_the_run_and_keeps_its_log(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):
     def broken(*_arguments: object) -> None:
-        raise MeasurementFailed(FailureReason.SETUP_FAILED, "setup.install.0 failed", "gcc: no")
+        failure = Failure(reason=FailureReason.SETUP_FAILED, detail="setup.install.0 failed")
+        raise MeasurementFailed(failure, "gcc: no")
 
     monkeypatch.setattr(measure, "prepare_sides", broken)
     run = lab.measure(lab.job())
@@ -273,10 +284,13 @@ def test_a_running_job_can_be_cancelled(lab: Lab):
 
 def test_a_worker_that_stops_hands_the_job_back_with_what_was_measured(lab: Lab):
     job_id, pairs = lab.job(), pairs_with(0.1, 3)
-    lab.measure_pair = stopping_after(pairs[:2])
+    lab.measure_pair = stopping_after(lab, pairs[:2])
+    lab.sent.clear()
     assert lab.measure(job_id).status is Status.RUNNING
     assert lab.slots_are_free()
-    lab.measure_pair = stopping_after(pairs[2:])
+    assert lab.sent == [Message(runs.EXECUTE_TASK, ("local",))], "another worker may take it up"
+    lab.worker.stopping.clear()
+    lab.measure_pair = stopping_after(lab, pairs[2:])
     run = lab.measure(job_id)
     assert run.verdict is Verdict.REGRESSION
     assert [pair.position for pair in run.pairs] == [0, 1, 2]
@@ -303,7 +317,8 @@ def test_a_lost_lease_writes_nothing_more(lab: Lab):
         with transaction(lab.sessions, lab.sent.append) as session:
             runs_db.job(session, job_id).lease_until = factories.NOON
             session.flush()
-            assert leases.requeue_expired(session, grace_s=0) == [job_id]
+            leases.take_back_expired(session, grace_s=0, max_losses=3)
+        lab.worker.stopping.set()  # or it would take the job up again itself
         return factories.pair()
 
     lab.measure_pair = lose
@@ -321,12 +336,76 @@ def test_a_job_is_executed_once(lab: Lab):
     assert lab.measure(job_id) == first
 
 
-def test_a_finished_job_wakes_the_next(lab: Lab):
+def test_a_worker_goes_on_with_the_next_job(lab: Lab):
     first, second = lab.job(), lab.job()
-    lab.pairs += pairs_with(0.1, 3)
-    lab.sent.clear()
+    lab.pairs += pairs_with(0.1, 6)
     lab.measure(first)
-    assert lab.sent == [Message(runs.EXECUTE_TASK, (str(second),))]
+    assert lab.detail(first).status is lab.detail(second).status is Status.FINISHED
+
+
+def test_verdicts_of_a_finished_case_stand_when_the_job_is_taken_up_again(lab: Lab):
+    """`broken` without a pair, settled, and missing: none is measured again."""
+    cases = [factories.case(name) for name in ("broken", "settled", "wide", "open")]
+    job_id = lab.job(cases=cases, unmeasurable={"wide": "It needs 64 ranks."})
+    lab.solo[Role.CANDIDATE] = FailureReason.CRASHED
+    lab.measure_pair = stopping_after(lab, [invalid(Role.CANDIDATE), *pairs_with(0.1, 3)])
+    lab.measure(job_id)
+    before = lab.detail(job_id).comparisons
+    assert {item.case for item in before} == {"broken", "settled", "wide"}
+    lab.worker.stopping.clear()
+    lab.measure_pair = stopping_after(lab, pairs_with(0.0, 20))
+    run = lab.measure(job_id)
+    assert run.status is Status.FINISHED
+    assert [item for item in run.comparisons if item.case != "open"] == before
+    assert run.verdict is Verdict.BROKEN
+
+
+def test_without_a_database_the_job_is_left_as_it_is(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    job_id, pairs = lab.job(), pairs_with(0.1, 3)
+    lab.worker.settings.lease_s = 1.0
+    error = OperationalError("insert", {}, Exception("the server closed the connection"))
+
+    def lost(*_arguments: object) -> None:
+        lab.worker.stopping.set()
+        raise error
+
+    lab.measure_pair = lambda _bench: pairs.pop(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "record_pair", lost)
+        lab.measure(job_id)
+    with lab.sessions() as session:
+        assert runs_db.job(session, job_id).status is Status.RUNNING, "nothing could be written"
+    threading.Event().wait(1.5)
+    with transaction(lab.sessions, lab.sent.append) as session:
+        runs.reconcile(session, grace_s=0, max_losses=3)
+    lab.worker.stopping.clear()
+    pairs = pairs_with(0.1, 3)
+    lab.measure_pair = lambda _bench: pairs.pop(0)
+    run = lab.measure(job_id)
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.REGRESSION)
+    assert [pair.position for pair in run.pairs] == [0, 1, 2]
+
+
+def test_a_full_disk_is_told_as_one(lab: Lab):
+    lab.measure_pair = raising(OSError(errno.ENOSPC, "No space left on device", "/data/log.txt"))
+    run = lab.measure(lab.job())
+    assert (run.status, run.failure_reason) == (Status.FAILED, FailureReason.NO_SPACE)
+    assert "/data/log.txt" in (run.failure_detail or "")
+    assert lab.slots_are_free()
+
+
+def test_what_an_earlier_holder_of_the_slot_left_is_ended(lab: Lab):
+    slot = {SLOT_VARIABLE: str(lab.worker.slot_id)}
+    ours = subprocess.Popen(["sleep", "600"], env=slot, start_new_session=True)
+    others = subprocess.Popen(["sleep", "600"], env={SLOT_VARIABLE: str(uuid4())})
+    try:
+        lab.pairs += pairs_with(0.1, 3)
+        lab.measure(lab.job())
+        assert ours.wait(10) == -signal.SIGKILL
+        assert others.poll() is None
+    finally:
+        others.kill()
+        others.wait()
 
 
 def test_every_random_choice_follows_from_the_seed_of_the_run(lab: Lab):

@@ -250,10 +250,10 @@ def test_nothing_outlives_a_killed_worker(trial: Trial):
 def test_the_worker_cleans_up_after_a_killed_guard(trial: Trial):
     guarded = trial.start("ignore+own_session+daemon+sleep")
     trial.await_start()
-    guarded._guard.kill()
+    guarded._guard._process.kill()
     outcome = wait(guarded)
     assert trial.alive() == []
-    assert outcome.ended == "released"
+    assert outcome.ended == "unguarded"
     assert outcome.num_survivors >= 3
     assert "guard ended with -9" in outcome.detail
 

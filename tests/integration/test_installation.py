@@ -7,11 +7,13 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from runners.installation import Installation, install
-from service.domain import FailureReason
+from runners.shell import Shell
+from service.domain import CANCELLED, FailureReason
 from service.errors import MeasurementFailed
 from service.manifest import Setup
 
@@ -71,7 +73,8 @@ def go_on() -> None:
 
 def prepared(setup: Setup, worktree: Path, key: str = "key", check: Any = go_on) -> Installation:
     environments = worktree.parent / "environments"
-    return install(setup, worktree, environments, key, check)
+    shell = Shell(home=worktree.parent / "home", slot_id=UUID(int=7), check=check)
+    return install(setup, worktree, environments, key, shell)
 
 
 def refused(setup: Setup, worktree: Path, key: str = "key") -> MeasurementFailed:
@@ -145,7 +148,7 @@ def test_a_change_in_an_included_file_is_a_change_of_the_dependencies(tmp_path: 
         pythons.add(prepared(setup, worktree).python)
     assert len(pythons) == 2
     (worktree / "sub" / "base.txt").write_text("-r ../../secret.txt\n")
-    assert "'../secret.txt', which is no file" in refused(setup, worktree).detail
+    assert "'../secret.txt', which is no file" in refused(setup, worktree).failure.detail
 
 
 @pytest.mark.parametrize("name", ["pip", "pip3", "python3 -m pip", "sh install.sh"])
@@ -195,8 +198,8 @@ def test_a_project_from_another_folder_is_not_measured(tmp_path: Path):
     stranger = side(tmp_path / "stranger", "not mine")
     setup = Setup(install=[f"{PIP} -e {stranger}"])
     error = refused(setup, side(tmp_path / "a"))
-    assert error.reason is FailureReason.WRONG_ORIGIN
-    assert str(stranger) in error.detail
+    assert error.failure.reason is FailureReason.WRONG_ORIGIN
+    assert str(stranger) in error.failure.detail
 
 
 def test_a_module_that_is_found_elsewhere_is_not_measured(tmp_path: Path):
@@ -206,8 +209,8 @@ def test_a_module_that_is_found_elsewhere_is_not_measured(tmp_path: Path):
     hijack = f"import site; open(site.getsitepackages()[0] + '/0.pth', 'w').write({line!r})"
     (worktree / "hijack.py").write_text(hijack)
     error = refused(Setup(install=[FIXED, "python hijack.py"]), worktree)
-    assert error.reason is FailureReason.WRONG_ORIGIN
-    assert "'tiny'" in error.detail
+    assert error.failure.reason is FailureReason.WRONG_ORIGIN
+    assert "'tiny'" in error.failure.detail
 
 
 def test_dependencies_hold_no_folder_of_a_revision(tmp_path: Path):
@@ -215,9 +218,9 @@ def test_dependencies_hold_no_folder_of_a_revision(tmp_path: Path):
     worktree = side(tmp_path / "a")
     (worktree / "requirements.txt").write_text("--no-index\n-e .\n")  # a habit of many
     error = refused(Setup(dependencies=["requirements.txt"]), worktree)
-    assert error.reason is FailureReason.WRONG_ORIGIN
-    assert "tiny" in error.detail
-    assert "setup.install" in error.detail
+    assert error.failure.reason is FailureReason.WRONG_ORIGIN
+    assert "tiny" in error.failure.detail
+    assert "setup.install" in error.failure.detail
 
 
 def test_a_data_folder_behind_a_link(tmp_path: Path):
@@ -241,9 +244,9 @@ def test_a_data_folder_behind_a_link(tmp_path: Path):
 )
 def test_a_command_that_fails(tmp_path: Path, command: str, words: str):
     error = refused(Setup(install=["python -c pass", command]), side(tmp_path / "a"))
-    assert error.reason is FailureReason.SETUP_FAILED
-    assert error.detail.startswith("setup.install.1: ")
-    assert words in error.detail
+    assert error.failure.reason is FailureReason.SETUP_FAILED
+    assert error.failure.detail.startswith("setup.install.1: ")
+    assert words in error.failure.detail
     assert "compiler" not in command or "the compiler is missing" in error.log
     assert "no-such-package" not in command or "no-such-package" in error.log
 
@@ -260,8 +263,8 @@ def test_a_failed_installation_is_tried_anew(tmp_path: Path):
 def test_dependencies_are_files_of_the_revision(tmp_path: Path, name: str):
     (tmp_path / "secret.txt").touch()
     error = refused(Setup(dependencies=[name]), side(tmp_path / "a"))
-    assert error.reason is FailureReason.SETUP_FAILED
-    assert "no file of this revision" in error.detail
+    assert error.failure.reason is FailureReason.SETUP_FAILED
+    assert "no file of this revision" in error.failure.detail
 
 
 def test_a_link_out_of_the_revision_is_no_file_of_it(tmp_path: Path):
@@ -269,7 +272,7 @@ def test_a_link_out_of_the_revision_is_no_file_of_it(tmp_path: Path):
     (worktree / "requirements.txt").symlink_to("/etc/hostname")
     assert (
         "no file of this revision"
-        in refused(Setup(dependencies=["requirements.txt"]), worktree).detail
+        in refused(Setup(dependencies=["requirements.txt"]), worktree).failure.detail
     )
 
 
@@ -296,7 +299,7 @@ def test_an_installation_ends_when_the_worker_must_stop(tmp_path: Path):
 
     def check() -> None:
         if pid.exists() and pid.read_text():
-            raise MeasurementFailed(FailureReason.CANCELLED, "The run was cancelled.")
+            raise MeasurementFailed(CANCELLED)
 
     with pytest.raises(MeasurementFailed, match="cancelled"):
         prepared(Setup(install=[f'python -c "{code}"']), worktree, check=check)

@@ -10,14 +10,18 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from runners.context import Worker
 from runners.lease import Heartbeat
+from service.config import Settings
 from service.db import leases, models
 from service.db import runs as runs_db
 from service.db.leases import Claim
 from service.db.session import Message, Sessions, transaction
-from service.domain import FailureReason, Status
+from service.domain import Failure, FailureReason, Status
 from service.errors import LeaseLost, MeasurementFailed
 from service.usecases import runs
+from service.usecases.recording import record_pair
+from service.usecases.registry import serve_cluster
 from tests import factories
 
 LEASE_S = 30.0
@@ -37,14 +41,23 @@ def add_job(sessions: Sessions) -> UUID:
         return factories.job(session).id
 
 
-def claim(sessions: Sessions, job_id: UUID, *, owner: str = "a", lease_s: float = LEASE_S):
+def add_slot(sessions: Sessions, number: int = 0) -> UUID:
     with transaction(sessions, no_message) as session:
-        return leases.claim(session, job_id, owner=owner, lease_s=lease_s)
+        return factories.slot_id(session, number)
+
+
+def claim(
+    sessions: Sessions, *, slot: int = 0, owner: str = "a", lease_s: float = LEASE_S
+) -> Claim | None:
+    slot_id = add_slot(sessions, slot)
+    with transaction(sessions, no_message) as session:
+        return leases.claim(session, slot_id, owner=owner, lease_s=lease_s)
 
 
 def claimed(sessions: Sessions, job_id: UUID, *, lease_s: float = LEASE_S) -> Claim:
-    found = claim(sessions, job_id, lease_s=lease_s)
+    found = claim(sessions, lease_s=lease_s)
     assert found is not None
+    assert found.job_id == job_id
     return found
 
 
@@ -58,9 +71,10 @@ def slots(sessions: Sessions) -> list[models.Slot]:
         return session.query(models.Slot).order_by(models.Slot.name).all()
 
 
-def requeue(sessions: Sessions, *, grace_s: float) -> list[UUID]:
+def take_back(sessions: Sessions, *, grace_s: float, max_losses: int = 3) -> list[UUID]:
+    """Runs of the jobs that were taken back."""
     with transaction(sessions, no_message) as session:
-        return leases.requeue_expired(session, grace_s=grace_s)
+        return leases.take_back_expired(session, grace_s=grace_s, max_losses=max_losses)
 
 
 def at_once(actions: list[Callable[[], object]]) -> list[object]:
@@ -82,52 +96,51 @@ def at_once(actions: list[Callable[[], object]]) -> list[object]:
 def test_a_claim_takes_job_and_slot(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id)
     row = job(sessions, job_id)
-    assert (found.token, found.slot) == (1, "0")
+    assert found.token == 1
     assert (row.status, row.lease_owner) == (Status.RUNNING, "a")
     (slot,) = slots(sessions)
     assert slot.job_id == job_id
-    assert slot.lease_until == row.lease_until
     assert row.lease_until is not None
     assert row.started_at is not None
     assert row.lease_until - row.started_at == timedelta(seconds=LEASE_S)
 
 
 def test_of_many_that_claim_a_job_one_gets_it(sessions: Sessions, job_id: UUID):
-    results = at_once([lambda: claim(sessions, job_id) for _ in range(6)])
+    results = at_once([lambda n=n: claim(sessions, slot=n) for n in range(6)])
     assert len(results) == 6
     assert sum(result is not None for result in results) == 1
     assert job(sessions, job_id).lease_token == 1
 
 
-def test_of_many_jobs_one_gets_the_slot(sessions: Sessions):
+def test_of_many_that_claim_a_slot_one_gets_it(sessions: Sessions):
     jobs = [add_job(sessions) for _ in range(4)]
-    results = at_once([lambda j=j: claim(sessions, j) for j in jobs])
+    results = at_once([lambda: claim(sessions) for _ in jobs])
     assert sum(result is not None for result in results) == 1
     assert [job(sessions, j).status for j in jobs].count(Status.QUEUED) == 3
 
 
-def test_several_slots_serve_several_jobs(sessions: Sessions):
-    jobs = [add_job(sessions) for _ in range(3)]
+def test_several_slots_serve_several_jobs_each_once(sessions: Sessions):
+    jobs = {add_job(sessions) for _ in range(6)}
+    for number in range(4):
+        add_slot(sessions, number)
+    results = at_once([lambda n=n: claim(sessions, slot=n) for n in range(4)])
+    taken = [result.job_id for result in results if isinstance(result, Claim)]
+    assert len(taken) == len(set(taken)) == 4
+    assert set(taken) < jobs
+
+
+def test_the_urgent_go_first_then_the_oldest(sessions: Sessions):
+    first, second, urgent = (add_job(sessions) for _ in range(3))
     with transaction(sessions, no_message) as session:
-        factories.cluster(session, num_slots=2)
-    results = [claim(sessions, j) for j in jobs]
-    assert [result and result.slot for result in results] == ["0", "1", None]
+        runs_db.job(session, urgent).priority = 1
+    found = [claim(sessions, slot=number) for number in range(3)]
+    assert [each and each.job_id for each in found] == [urgent, first, second]
 
 
 def test_a_slot_is_of_one_cluster_only(sessions: Sessions, job_id: UUID):
     with transaction(sessions, no_message) as session:
-        (slot,) = session.query(models.Slot)
-        other = models.Cluster(
-            name="other",
-            launcher="local",
-            max_world_size=1,
-            devices_per_node=0,
-            arrangement="abba",
-        )
-        session.add(other)
-        session.flush()
-        slot.cluster_id = other.id
-    assert claim(sessions, job_id) is None
+        other = serve_cluster(session, "other", "0", num_cpus=4, num_devices=0)
+        assert leases.claim(session, other.id, owner="a", lease_s=LEASE_S) is None
     assert job(sessions, job_id).status is Status.QUEUED
 
 
@@ -135,7 +148,7 @@ def test_a_slot_is_of_one_cluster_only(sessions: Sessions, job_id: UUID):
 def test_release_ends_the_job_and_frees_the_slot(sessions: Sessions, job_id: UUID, status: Status):
     found = claimed(sessions, job_id)
     with transaction(sessions, no_message) as session:
-        leases.release(session, found, status, reason=FailureReason.CRASHED, detail="why")
+        leases.release(session, found, status, Failure(reason=FailureReason.CRASHED, detail="why"))
     row = job(sessions, job_id)
     assert (row.status, row.failure_reason, row.failure_detail) == (
         status,
@@ -144,8 +157,8 @@ def test_release_ends_the_job_and_frees_the_slot(sessions: Sessions, job_id: UUI
     )
     assert row.finished_at is not None
     assert slots(sessions)[0].job_id is None
-    assert claim(sessions, job_id) is None
-    assert claim(sessions, add_job(sessions)) is not None
+    assert claim(sessions) is None
+    assert claimed(sessions, add_job(sessions))
 
 
 def stale_writes(found: Claim) -> list[Callable[[Session], object]]:
@@ -161,7 +174,7 @@ def stale_writes(found: Claim) -> list[Callable[[Session], object]]:
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_stale_writes_are_refused(sessions: Sessions, job_id: UUID, number: int, taken_over: bool):
     stale = claimed(sessions, job_id, lease_s=-1)
-    assert requeue(sessions, grace_s=0) == [job_id]
+    assert take_back(sessions, grace_s=0) == [stale.run_id]
     fresh = claimed(sessions, job_id) if taken_over else None
     before = job(sessions, job_id)
     with pytest.raises(LeaseLost), transaction(sessions, no_message) as session:
@@ -178,7 +191,7 @@ def test_stale_writes_are_refused(sessions: Sessions, job_id: UUID, number: int,
 
 def test_a_write_after_a_lost_fence_is_rolled_back(sessions: Sessions, job_id: UUID):
     stale = claimed(sessions, job_id, lease_s=-1)
-    requeue(sessions, grace_s=0)
+    take_back(sessions, grace_s=0)
 
     def write() -> None:
         with transaction(sessions, no_message) as session:
@@ -191,12 +204,13 @@ def test_a_write_after_a_lost_fence_is_rolled_back(sessions: Sessions, job_id: U
 
 
 def test_an_expired_lease_is_kept_for_the_grace(sessions: Sessions, job_id: UUID):
-    claimed(sessions, job_id, lease_s=0.05)
+    found = claimed(sessions, job_id, lease_s=0.05)
     time.sleep(0.1)
-    assert requeue(sessions, grace_s=10) == []
-    assert claim(sessions, job_id, owner="b") is None
-    assert claim(sessions, add_job(sessions)) is None, "the slot is not free before the grace"
-    assert requeue(sessions, grace_s=0) == [job_id]
+    assert take_back(sessions, grace_s=10) == []
+    assert claim(sessions, slot=1, owner="b") is None
+    add_job(sessions)
+    assert claim(sessions) is None, "the slot is not free before the grace"
+    assert take_back(sessions, grace_s=0) == [found.run_id]
     assert slots(sessions)[0].job_id is None
     assert job(sessions, job_id).status is Status.QUEUED
 
@@ -205,9 +219,69 @@ def test_a_lease_that_is_renewed_is_not_requeued(sessions: Sessions, job_id: UUI
     found = claimed(sessions, job_id, lease_s=-60)
     with transaction(sessions, no_message) as session:
         assert leases.extend(session, found, lease_s=LEASE_S) is False
-    assert requeue(sessions, grace_s=0) == []
-    (slot,) = slots(sessions)
-    assert slot.lease_until == job(sessions, job_id).lease_until
+    assert take_back(sessions, grace_s=0) == []
+
+
+def test_a_job_that_loses_too_many_workers_fails(sessions: Sessions, job_id: UUID):
+    for _ in range(2):
+        claimed(sessions, job_id, lease_s=-1)
+        take_back(sessions, grace_s=0)
+        assert job(sessions, job_id).status is Status.QUEUED
+    claimed(sessions, job_id, lease_s=-1)
+    take_back(sessions, grace_s=0)
+    row = job(sessions, job_id)
+    assert (row.status, row.failure_reason) == (Status.FAILED, FailureReason.LEASE_LOST)
+    assert row.failure_detail is not None
+    assert "3 times" in row.failure_detail
+    assert slots(sessions)[0].job_id is None
+
+
+def test_a_job_that_goes_forward_may_lose_many_workers(sessions: Sessions, job_id: UUID):
+    for position in range(4):
+        claimed(sessions, job_id, lease_s=-1)
+        with transaction(sessions, no_message) as session:
+            row = runs_db.job(session, job_id)
+            environment = factories.environment(session, row)
+            case_id = row.job_cases[0].case_id
+            record_pair(session, row, case_id, position, environment, factories.pair())
+        take_back(sessions, grace_s=0, max_losses=2)
+        assert job(sessions, job_id).status is Status.QUEUED
+
+
+@pytest.mark.parametrize("way", ["lost", "handed back"])
+def test_a_job_that_comes_back_is_not_queued_against_the_wish_to_cancel(
+    sessions: Sessions, job_id: UUID, way: str
+):
+    found = claimed(sessions, job_id, lease_s=-1)
+    with transaction(sessions, no_message) as session:
+        runs.cancel(session, found.run_id)
+        if way == "lost":
+            runs.reconcile(session, grace_s=0, max_losses=3)
+        else:
+            leases.hand_back(session, found)
+            runs.settle(session, found.run_id)
+    row = job(sessions, job_id)
+    assert (row.status, row.run.status) == (Status.CANCELLED, Status.CANCELLED)
+    assert slots(sessions)[0].job_id is None
+
+
+def test_cancelling_and_claiming_at_once_leaves_no_slot_taken(sessions: Sessions):
+    for _ in range(8):
+        job_id = add_job(sessions)
+        run_id = job(sessions, job_id).run_id
+
+        def cancel(run_id: UUID = run_id) -> None:
+            with transaction(sessions, no_message) as session:
+                runs.cancel(session, run_id)
+
+        found, _ = sorted(at_once([lambda: claim(sessions), cancel]), key=lambda x: x is None)
+        if isinstance(found, Claim):
+            with transaction(sessions, no_message) as session:
+                assert leases.extend(session, found, lease_s=LEASE_S), "it hears of the wish"
+                leases.release(session, found, Status.CANCELLED)
+                runs.settle(session, run_id)
+        assert job(sessions, job_id).status is Status.CANCELLED
+        assert slots(sessions)[0].job_id is None
 
 
 def test_handing_back_queues_the_job_as_it_is(sessions: Sessions, job_id: UUID):
@@ -241,7 +315,14 @@ def test_times_are_the_database_s(sessions: Sessions):
 
 
 def beating(sessions: Sessions, found: Claim, lease_s: float) -> Heartbeat:
-    return Heartbeat(sessions, no_message, found, lease_s)
+    return Heartbeat(worker(sessions, lease_s), found)
+
+
+def worker(sessions: Sessions, lease_s: float) -> Worker:
+    settings = Settings(lease_s=lease_s)
+    return Worker(
+        name="w", settings=settings, sessions=sessions, send=no_message, slot_id=UUID(int=3)
+    )
 
 
 def until_raised(heartbeat: Heartbeat, limit_s: float) -> Exception | None:
@@ -259,12 +340,12 @@ def test_a_heartbeat_keeps_the_lease(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id, lease_s=0.6)
     with beating(sessions, found, 0.6) as heartbeat:
         assert until_raised(heartbeat, 0.9) is None
-        assert requeue(sessions, grace_s=0) == []
+        assert take_back(sessions, grace_s=0) == []
 
 
 def test_a_heartbeat_notices_that_the_job_was_taken(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id, lease_s=-1)
-    requeue(sessions, grace_s=0)
+    take_back(sessions, grace_s=0)
     with beating(sessions, found, 0.5) as heartbeat:
         assert isinstance(until_raised(heartbeat, 2), LeaseLost)
 
@@ -276,15 +357,15 @@ def test_a_heartbeat_notices_the_wish_to_cancel(sessions: Sessions, job_id: UUID
     with beating(sessions, found, 0.5) as heartbeat:
         error = until_raised(heartbeat, 2)
     assert isinstance(error, MeasurementFailed)
-    assert error.reason is FailureReason.CANCELLED
+    assert error.failure.reason is FailureReason.CANCELLED
 
 
 def test_without_a_database_the_lease_is_lost_after_half_its_length():
-    found = Claim(job_id=UUID(int=1), run_id=UUID(int=2), token=1, slot="0")
+    found = Claim(job_id=UUID(int=1), run_id=UUID(int=2), token=1)
 
     def broken() -> Session:
         raise OperationalError("select", {}, Exception("gone"))
 
-    with Heartbeat(broken, no_message, found, 0.5) as heartbeat:  # type: ignore[arg-type]
+    with beating(broken, found, 0.5) as heartbeat:  # type: ignore[arg-type]
         assert until_raised(heartbeat, 0.15) is None
         assert isinstance(until_raised(heartbeat, 2), LeaseLost)

@@ -1,13 +1,22 @@
 """Migrations on SQLite and PostgreSQL: they build what the models say, and take it away again."""
 
+from pathlib import Path
+
+import numpy as np
+import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine
 
-from service.db import migration
+from service.db import migration, reading
 from service.db.base import Base
-from service.db.session import make_engine
+from service.db.session import make_engine, make_sessions
+from service.domain import MetricPolicy, Policy
+from service.usecases import judge, recording
+from tests import factories
+
+NUM_REVISIONS = len(list((Path(__file__).parents[2] / "migrations" / "versions").glob("*.py")))
 
 
 def tables(engine: Engine) -> set[str]:
@@ -59,3 +68,31 @@ def test_a_database_that_does_not_answer():
     answer = migration.pending(engine)
     assert answer is not None
     assert "does not answer" in answer
+
+
+def measured(engine: Engine) -> dict[str, object]:
+    """Rows per table, and what a reader sees of the one run."""
+    with make_sessions(engine)() as session:
+        counts = {
+            name: session.scalar(sa.select(sa.func.count()).select_from(table))
+            for name, table in Base.metadata.tables.items()
+        }
+        (run,) = reading.run_list(session)
+        return {"counts": counts, "run": reading.run_detail(session, run.id)}
+
+
+@pytest.mark.parametrize("revision", [f"{number:04}" for number in range(1, NUM_REVISIONS)])
+def test_what_was_measured_survives_the_way_down_and_up(engine: Engine, revision: str):
+    with make_sessions(engine).begin() as session:
+        job = factories.job(session)
+        environment = factories.environment(session, job)
+        case_id = job.job_cases[0].case_id
+        for position in range(3):
+            result = factories.pair(np.random.default_rng(position))
+            recording.record_pair(session, job, case_id, position, environment, result)
+        policy = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
+        judge.judge_case(session, job.id, case_id, policy, num_cases=1, is_final=False)
+    before = measured(engine)
+    migration.downgrade(engine, revision)
+    migration.upgrade(engine)
+    assert measured(engine) == before

@@ -14,7 +14,7 @@ from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
 from service.domain import FailureReason, SideSpec, Status
 from service.usecases import runs
-from service.usecases.registry import add_project, seed_local_cluster
+from service.usecases.registry import add_project
 from service.usecases.runs import RunRequest
 from tests import factories
 from tests.conftest import on_sqlite
@@ -40,16 +40,18 @@ class Planner:
     def __init__(self, sessions: Sessions, folder: Path) -> None:
         self.sent: list[Message] = []
         self.sessions = sessions
+        with transaction(sessions, self.sent.append) as session:
+            slot_id = factories.slot_id(session)
         self.worker = Worker(
             name="w",
             settings=Settings(data_dir=folder / "data"),
             sessions=sessions,
             send=self.sent.append,
+            slot_id=slot_id,
         )
         self.repository: Repository = factories.repository(folder / "project")
         with transaction(sessions, self.sent.append) as session:
             add_project(session, name="p", source=str(self.repository.path))
-            seed_local_cluster(session, num_cpus=4, num_devices=0)
 
     def commit(self, baseline: str | None, candidate: str | None) -> None:
         """Commit both manifests; None: no file."""

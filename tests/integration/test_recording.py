@@ -8,13 +8,22 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 import sqlalchemy.exc
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
 from service import domain
 from service.db import catalog, models, reading, results
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
-from service.domain import Arrangement, FailureReason, MetricPolicy, Policy, Role, Status, Verdict
+from service.domain import (
+    Arrangement,
+    Failure,
+    FailureReason,
+    MetricPolicy,
+    Policy,
+    Role,
+    Status,
+    Verdict,
+)
 from service.errors import NotFound
 from service.usecases import judge, recording, runs
 from service.usecases.recording import PairResult, StoredFile
@@ -39,12 +48,14 @@ def job(session: Session) -> models.Job:
 
 
 def case_id(job: models.Job) -> UUID:
-    return job.job_cases[0].case_id
+    session = object_session(job)
+    assert session is not None
+    return runs_db.job(session, job.id).job_cases[0].case_id
 
 
 def record(session: Session, job: models.Job, *pairs: PairResult) -> None:
     job = runs_db.job(session, job.id)
-    start = results.num_pairs(session, job.id, case_id(job))
+    start = len(results.pairs(session, job.id, case_id(job)))
     environment = factories.environment(session, job)
     for position, result in enumerate(pairs, start):
         recording.record_pair(session, job, case_id(job), position, environment, result)
@@ -138,8 +149,7 @@ def test_two_pairs_are_no_verdict(session: Session, job: models.Job):
 
 def test_an_invalid_pair_counts_for_nothing(session: Session, job: models.Job):
     broken = factories.pair(
-        invalid_reason=FailureReason.CRASHED,
-        invalid_detail="candidate: Rank 1 exited with 3.",
+        invalid=Failure(reason=FailureReason.CRASHED, detail="candidate: Rank 1 exited with 3."),
         trials={
             Role.BASELINE: factories.trial(Role.BASELINE),
             Role.CANDIDATE: factories.failed_trial(Role.CANDIDATE),
@@ -152,7 +162,9 @@ def test_an_invalid_pair_counts_for_nothing(session: Session, job: models.Job):
     detail = reading.run_detail(session, job.run_id)
     assert [bool(pair.effects) for pair in detail.pairs] == [False, True, True, True]
     assert detail.pairs[0].invalid_reason is FailureReason.CRASHED
-    assert len(reading.traces(session, job.run_id)) == 3
+    assert [trace.pair for trace in reading.traces(session, job.run_id)] == [1]
+    assert [trace.pair for trace in reading.traces(session, job.run_id, 3)] == [3]
+    assert [trace.pair for trace in reading.traces(session, job.run_id, 0)] == [1], "0 is invalid"
 
 
 def test_turns_of_several_steps_are_compared_as_turns(session: Session, job: models.Job):
@@ -190,7 +202,7 @@ def test_device_memory_is_judged_from_solo_trials(session: Session, job: models.
                 started_at=factories.NOON + timedelta(seconds=number),
                 samples={"peak_allocated_bytes": np.array([peak], dtype=np.int64)},
             )
-            recording.record_trial(session, job, case_id(job), trial)
+            recording.record_solo(session, job, case_id(job), trial)
     session.expire_all()
     assert judged(session, job)["peak_allocated_bytes"] is Verdict.REGRESSION
 
@@ -371,7 +383,7 @@ def test_a_run_settles_as_its_job_did(
     reason: FailureReason | None,
     expected: Status,
 ):
-    job.status, job.failure_reason = status, reason
+    job.status, job.failure_reason, job.failure_detail = status, reason, "why"
     session.flush()
     runs.settle(session, job.run_id)
     run = runs_db.run(session, job.run_id)
@@ -380,8 +392,11 @@ def test_a_run_settles_as_its_job_did(
 
 
 def test_a_run_that_ended_does_not_change_any_more(session: Session, job: models.Job):
-    runs.fail(session, job.run_id, FailureReason.BAD_MANIFEST, "first")
-    runs.fail(session, job.run_id, FailureReason.INTERNAL, "second")
+    for reason, detail in (
+        (FailureReason.BAD_MANIFEST, "first"),
+        (FailureReason.INTERNAL, "second"),
+    ):
+        runs.fail(session, job.run_id, Failure(reason=reason, detail=detail))
     job.status = Status.FINISHED
     session.flush()
     runs.settle(session, job.run_id)
@@ -416,9 +431,12 @@ def test_the_reconciler_finds_what_was_lost(sessions: Sessions):
         unplanned = factories.run(session).id
         runs_db.lock(session, unplanned).created_at = factories.NOON
         young = factories.run(session).id
-        waiting = factories.job(session).id
+        factories.job(session)
+        factories.job(session)
     with transaction(sessions, sent.append) as session:
-        runs.reconcile(session, older_than_s=60, grace_s=10)
-    assert Message("paceline.plan_run", (str(unplanned),)) in sent
-    assert Message("paceline.execute_job", (str(waiting),)) in sent
-    assert str(young) not in [message.ids[0] for message in sent]
+        runs.reconcile(session, grace_s=10, max_losses=3)
+        runs.replan(session, older_than_s=60)
+    assert sent == [
+        Message(runs.EXECUTE_TASK, ("local",)),
+        Message(runs.PLAN_TASK, (str(unplanned),)),
+    ], f"{young} is too young to be lost; one ring of the bell serves all jobs"

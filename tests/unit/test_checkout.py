@@ -83,16 +83,16 @@ def test_a_commit_without_a_subject(mirror: Mirror, repository: Repository):
 )
 def test_what_names_no_commit(mirror: Mirror, revision: str):
     error = refused(mirror, revision)
-    assert error.reason is FailureReason.UNKNOWN_REVISION
-    assert "Name a branch, a tag or a sha" in error.detail
-    assert len(error.detail) < 1000
+    assert error.failure.reason is FailureReason.UNKNOWN_REVISION
+    assert "Name a branch, a tag or a sha" in error.failure.detail
+    assert len(error.failure.detail) < 1000
 
 
 def test_a_source_that_is_gone(tmp_path: Path):
     gone = Mirror(tmp_path / "data", PROJECT, str(tmp_path / "nowhere"))
     with pytest.raises(MeasurementFailed, match="cannot be fetched") as error:
         gone.sync()
-    assert error.value.reason is FailureReason.SOURCE_UNAVAILABLE
+    assert error.value.failure.reason is FailureReason.SOURCE_UNAVAILABLE
     assert not gone.path.exists()
 
 

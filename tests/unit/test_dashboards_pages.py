@@ -175,7 +175,7 @@ class TestRun:
         assert '<td class="number " data-label="change">–</td>' in html
 
     def test_each_gating_metric_and_the_shown_pair_are_drawn(self):
-        html = run_page(make.measured_run(), [make.trace(pair=1)], pair=2)
+        html = run_page(make.measured_run(), [make.trace(pair=1)])
         assert html.count('<script type="application/json">') == 3
         assert "Step times of pair 2" in html
         assert 'href="?pair=1#run-00000007-case-1-trace"' in html

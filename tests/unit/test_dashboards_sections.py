@@ -7,8 +7,8 @@ from service.domain import FailureReason, Role, Status, Verdict
 from tests.unit import dashboards_factories as make
 
 
-def section(run, traces=(), **given):
-    return run_section(run, traces, now=make.NOW, **given)
+def section(run, traces=()):
+    return run_section(run, traces, now=make.NOW)
 
 
 def facts(rows):
@@ -53,13 +53,10 @@ class TestCases:
 
 
 class TestShownPair:
-    traces = (make.trace(pair=0), make.trace(pair=2))
-
-    @pytest.mark.parametrize(("asked", "shown"), [(None, 0), (1, 0), (3, 2), (2, 0), (99, 0)])
-    def test_it_is_counted_from_one_and_else_the_first_valid_one(self, asked, shown):
-        [case] = section(make.measured_run(), self.traces, pair=asked).cases
-        assert case.shown_pair == shown
-        assert case.trace.title == f"Step times of pair {shown + 1}"
+    def test_it_is_that_of_the_trace_counted_from_one_for_people(self):
+        [case] = section(make.measured_run(), [make.trace(pair=2)]).cases
+        assert case.shown_pair == 2
+        assert case.trace.title == "Step times of pair 3"
 
     def test_without_a_valid_pair_there_is_none(self):
         [case] = section(make.measured_run()).cases

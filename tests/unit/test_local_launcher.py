@@ -34,6 +34,7 @@ def test_the_environment_is_the_spec_s_with_the_tag(tmp_path: Path):
         "PATH": "/usr/bin",
         "GLOO_SOCKET_IFNAME": "lo",
         "PACELINE_TRIAL_ID": "7d3c",
+        "PACELINE_SLOT_ID": "00000000-0000-0000-0000-000000000007",
     }
 
 

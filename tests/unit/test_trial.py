@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runners.guard import Outcome
-from runners.pair import with_throughput
-from runners.trial import Failure, failure, first_step_at, read_samples, reproduction
-from service.domain import FailureReason
+from runners.ending import failure
+from runners.guard import Ended, Outcome
+from runners.launchers import local
+from runners.parsers.torchrun import parse
+from runners.samples import read_samples, with_throughput
+from runners.trial import reproduction
+from service.domain import Failure, FailureReason
 from tests import factories
 
 
@@ -33,13 +36,13 @@ def write(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> Path:
 
 
 def samples(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> dict[str, Any]:
-    found = read_samples(write(folder, *ranks), len(ranks))
+    found = read_samples(write(folder, *ranks), len(ranks), 0.0)
     assert not isinstance(found, Failure), found
-    return {name: list(values) for name, values in found.items()}
+    return {name: list(v) for name, v in found.items() if name != "startup_time_s"}
 
 
 def refused(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> Failure:
-    found = read_samples(write(folder, *ranks), len(ranks))
+    found = read_samples(write(folder, *ranks), len(ranks), 0.0)
     assert isinstance(found, Failure), found
     return found
 
@@ -83,7 +86,7 @@ def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
         ]
         for init_s, rss in ((0.5, 2**40), (0.25, 2**40 + 1))
     ]
-    found = read_samples(write(tmp_path, *ranks), 2)
+    found = read_samples(write(tmp_path, *ranks), 2, 0.0)
     assert isinstance(found, dict)
     assert list(found["peak_rss_bytes"]) == [2**40 + 1]
     assert found["peak_rss_bytes"].dtype == np.int64
@@ -98,7 +101,7 @@ def test_a_rank_without_steps_is_named(tmp_path: Path):
 
 
 def test_a_rank_without_a_file_recorded_no_step(tmp_path: Path):
-    found = read_samples(write(tmp_path, [step(0)]), 2)
+    found = read_samples(write(tmp_path, [step(0)]), 2, 0.0)
     assert isinstance(found, Failure)
     assert found.reason is FailureReason.NO_STEPS
 
@@ -159,7 +162,9 @@ def test_facts_we_do_not_know_are_let_be(tmp_path: Path):
 
 def test_the_first_step_began_when_the_last_rank_did(tmp_path: Path):
     write(tmp_path, [entry("env"), step(0, 0.5)], [step(0, 0.25)])
-    assert first_step_at(tmp_path, 2) == 99.75
+    found = read_samples(tmp_path, 2, launched_at=90.0)
+    assert isinstance(found, dict)
+    assert list(found["startup_time_s"]) == [9.75]
 
 
 def test_throughput_counts_the_steady_window_only():
@@ -179,7 +184,7 @@ def test_a_trial_that_reports_no_token_at_all_is_counted_in_steps():
 
 
 def ended(how: str, exit_code: int | None = None, **values: Any) -> Outcome:
-    return Outcome(ended=how, exit_code=exit_code, wall_s=12.0, num_survivors=0, **values)
+    return Outcome(ended=Ended(how), exit_code=exit_code, wall_s=12.0, **values)
 
 
 @pytest.mark.parametrize(
@@ -189,25 +194,27 @@ def ended(how: str, exit_code: int | None = None, **values: Any) -> Outcome:
         (ended("deadline", -15), "deadline", "after 12 s"),
         (ended("stalled", -15), "stalled", "recorded nothing any more"),
         (ended("released", -15), "peer_failed", "together with the other side"),
-        (ended("released", detail="Its guard ended with -9."), "peer_failed", "guard ended"),
+        (ended("unguarded", detail="Its guard ended with -9."), "internal", "guard ended"),
         (ended("exited", -9), "killed", "The launcher was killed by signal 9"),
         (ended("exited", -11), "crashed", "The launcher was killed by signal 11."),
         (ended("exited", 2), "crashed", "The launcher exited with 2."),
     ],
 )
 def test_how_a_trial_ended(outcome: Outcome, reason: str, words: str):
-    found = failure(outcome, "some log\n")
+    found = failure(outcome, "some log\n", parse(""))
     assert found is not None
     assert found.reason == reason
     assert words in found.detail
 
 
 def test_a_good_end():
-    assert failure(ended("exited", 0), "MemoryError in the log of a success") is None
+    log = "MemoryError in the log of a success"
+    assert failure(ended("exited", 0), log, parse(log)) is None
 
 
 def test_what_a_program_prints_can_be_stored():
-    found = failure(ended("exited", 1), "ValueError: \0 and \ud800 and \x1b[31mred\x1b[0m\n")
+    log = "ValueError: \0 and \ud800 and \x1b[31mred\x1b[0m\n"
+    found = failure(ended("exited", 1), log, parse(log))
     assert found is not None
     assert "ValueError" in found.detail
     assert not set(found.detail) & {"\0", "\ud800", "\x1b"}
@@ -227,7 +234,7 @@ def test_a_trial_can_be_reproduced_by_hand(tmp_path: Path):
         working_dir=Path("/work trees/a"),
         program=("train.py", "--text", "it's"),
     )
-    words = shlex.split(reproduction(spec))
+    words = shlex.split(reproduction(local, spec))
     assert words[:4] == ["cd", "/work trees/a", "&&", "env"]
     assert words[4:6] == ["GLOO_SOCKET_IFNAME=lo", "NCCL_ALGO=Ring Tree"]
     assert words[6] == "/opt/env/bin/python"
@@ -236,4 +243,4 @@ def test_a_trial_can_be_reproduced_by_hand(tmp_path: Path):
 
 def test_a_built_in_workload_is_reproduced_in_a_folder_that_exists(tmp_path: Path):
     spec = factories.launch_spec(tmp_path, working_dir=tmp_path / "empty")
-    assert reproduction(spec).startswith('cd "$(mktemp -d)" && env ')
+    assert reproduction(local, spec).startswith('cd "$(mktemp -d)" && env ')

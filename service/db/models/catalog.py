@@ -74,7 +74,6 @@ class Slot(Base):
     cluster_id: Mapped[UUID] = mapped_column(ForeignKey("clusters.id"))
     name: Mapped[str] = mapped_column(String(100))
     job_id: Mapped[UUID | None] = mapped_column(ForeignKey("jobs.id"), unique=True)
-    lease_until: Mapped[datetime | None]
 
 
 class Case(Base):

@@ -25,6 +25,7 @@ class Pair(Base):
     arrangement: Mapped[Arrangement]
     first: Mapped[Role]  # the side that was started first
     steps_per_turn: Mapped[int]  # lock-step only; 1 elsewhere
+    effects: Mapped[dict[str, Any]]  # metric -> d; empty where the pair is invalid
     invalid_reason: Mapped[FailureReason | None]
     invalid_detail: Mapped[str | None]
     started_at: Mapped[datetime]

@@ -48,10 +48,12 @@ class Job(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         UniqueConstraint("run_id", "position"),
-        Index(None, "status", "priority", "created_at"),
+        Index(None, "cluster_id", "status", "priority", "created_at", "id"),
+        Index(None, "status", "lease_until"),
     )
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     run_id: Mapped[UUID] = mapped_column(ForeignKey("runs.id"))
+    cluster_id: Mapped[UUID] = mapped_column(ForeignKey("clusters.id"))  # of its run: the queue
     position: Mapped[int]
     priority: Mapped[int] = mapped_column(default=5)
     status: Mapped[Status] = mapped_column(default=Status.QUEUED)
@@ -61,6 +63,7 @@ class Job(Base):
     lease_owner: Mapped[str | None] = mapped_column(String(100))
     lease_token: Mapped[int] = mapped_column(default=0)  # fencing: grows with every claim
     lease_until: Mapped[datetime | None]
+    num_losses: Mapped[int] = mapped_column(default=0)  # workers lost since the last pair
     device_s: Mapped[float] = mapped_column(default=0.0)  # devices (or nodes) x seconds spent
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]
@@ -77,4 +80,5 @@ class JobCase(Base):
     case_id: Mapped[UUID] = mapped_column(ForeignKey("cases.id"), primary_key=True)
     position: Mapped[int]
     unmeasurable: Mapped[str | None]  # why the case is missing without having been tried
+    finished_at: Mapped[datetime | None]  # its verdicts stand: it is not taken up again
     case: Mapped[Case] = relationship(lazy="raise")

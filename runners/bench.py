@@ -1,0 +1,77 @@
+"""Where and how the trials of one job are launched."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runners.artifacts import ArtifactStore
+from runners.launchers import Launcher
+from runners.spec import LaunchSpec, Limits
+from runners.variables import of_trial
+from service.domain import Case, Role
+from workloads.records import DIRECTORY_VARIABLE
+
+_SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"  # as in workloads/turns.py, which is the side's
+
+Check = Callable[[], None]  # raises when the measurement must stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSide:
+    """A side that can be launched: its code and its interpreter lie ready."""
+
+    python: Path
+    worktree: Path
+    environment: Mapping[str, str]
+    arguments: tuple[str, ...]
+    software: Mapping[str, Any]
+    restore: Callable[[], None] = lambda: None  # undoes what an earlier trial left in the worktree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Sides ready to be launched, and all that their launches share."""
+
+    sides: Mapping[Role, PreparedSide]
+    launcher: Launcher
+    library: Path  # first on the path of every trial: holds `workloads`
+    limits: Limits
+    store: ArtifactStore
+    slot_id: UUID
+    check: Check
+
+    def spec(self, case: Case, role: Role, trial_id: str, folder: Path, socket: str) -> LaunchSpec:
+        """What to launch. A trial that takes turns is watched by its turn server.
+
+        A script runs in its worktree: a folder `workloads` of its own hides ours, so such a project
+        vendors `turns` and `records`. A built-in workload runs from an empty folder, so that
+        nothing of the candidate's can shadow it.
+        """
+        side = self.sides[role]
+        path = [str(self.library), *filter(None, [side.environment.get("PYTHONPATH")])]
+        ours = {DIRECTORY_VARIABLE: str(folder / "records"), "PYTHONPATH": os.pathsep.join(path)}
+        if socket:
+            ours[_SOCKET_VARIABLE] = socket
+        if case.script is not None:
+            program: tuple[str, ...] = (case.script,)
+            working_dir = side.worktree
+        else:
+            assert case.workload is not None
+            program, working_dir = ("-m", "workloads", case.workload), folder / "empty"
+        return LaunchSpec(
+            trial_id=trial_id,
+            slot_id=self.slot_id,
+            program=(*program, *case.arguments, *side.arguments),
+            world_size=case.world_size,
+            python=side.python,
+            scratch=folder,
+            working_dir=working_dir,
+            environment=of_trial(folder, case.threads_per_rank) | dict(side.environment) | ours,
+            log=folder / "log.txt",
+            records=folder / "records",
+            deadline_s=case.timeout_s,
+            limits=replace(self.limits, stall_s=0.0) if socket else self.limits,
+        )

@@ -1,0 +1,54 @@
+"""A process of ours that takes one order and gives one answer, each a line of JSON."""
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from runners.variables import of_ours
+
+_ROOT = Path(__file__).parents[1]
+
+
+class Child:
+    """`python -m MODULE` at work. The pipe to it is its lifeline: it ends when we do."""
+
+    def __init__(self, module: str, order: Any) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            cwd=_ROOT,
+            env=of_ours(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._lifeline, self._output = self._process.stdin, self._process.stdout
+        with suppress(BrokenPipeError):  # killed already: it has no answer, which says so
+            self._lifeline.write(json.dumps(asdict(order)).encode() + b"\n")
+            self._lifeline.flush()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, negative for a signal; None while it works."""
+        return self._process.poll()
+
+    def release(self) -> None:
+        """Let go of it; returns at its end."""
+        with suppress(BrokenPipeError):
+            self._lifeline.close()
+        self._process.wait()
+
+    def answer(self) -> dict[str, Any] | None:
+        """Its answer, once it has ended; None where it was killed before it could give one."""
+        self.release()
+        line = self._output.read()
+        self._output.close()
+        if not line.endswith(b"\n"):
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer

@@ -1,0 +1,67 @@
+"""Runs a project's own set-up commands, under a guard: nothing they start outlives them."""
+
+import os
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from runners.bench import Check
+from runners.guard import Ended, Order
+from runners.guarded import Guarded
+from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE
+from runners.variables import of_setup
+from service.domain import Failure, FailureReason
+from service.errors import MeasurementFailed
+
+_TIMEOUT_S = 3600.0
+_KILL_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Where set-up commands run: their home, the slot they hold, and what may end them."""
+
+    home: Path
+    slot_id: UUID
+    check: Check
+
+    def run(self, argv: Sequence[str], python: Path, working_dir: Path, field: str) -> None:
+        """Run a command with the environment of `python` activated.
+
+        Raises MeasurementFailed with its output where it fails, and what `check` raises.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        tag = str(uuid4())
+        environment = of_setup(self.home)
+        environment |= {
+            TRIAL_VARIABLE: tag,
+            SLOT_VARIABLE: str(self.slot_id),
+            "VIRTUAL_ENV": str(python.parent.parent),
+            "PATH": f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
+        }
+        with tempfile.NamedTemporaryFile(prefix="paceline-", suffix=".log") as log:
+            command = Guarded(
+                Order(
+                    argv=list(argv),
+                    environment=environment,
+                    working_dir=str(working_dir),
+                    log=log.name,
+                    tag=f"{TRIAL_VARIABLE}={tag}",
+                    deadline_s=_TIMEOUT_S,
+                    kill_grace_s=_KILL_GRACE_S,
+                )
+            )
+            try:
+                outcome = command.wait(self.check)
+            finally:
+                command.cancel()
+            if outcome.ended is Ended.EXITED and outcome.exit_code == 0:
+                return
+            how = outcome.detail or f"{outcome.ended} with {outcome.exit_code}"
+            detail = f"{field}: {shlex.join(argv)} failed: {how}"
+            output = Path(log.name).read_text(errors="replace")
+        failure = Failure(reason=FailureReason.SETUP_FAILED, detail=detail)
+        raise MeasurementFailed(failure, output)

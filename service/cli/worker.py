@@ -1,0 +1,62 @@
+"""`paceline worker` and `paceline beat`: the processes of production beside the API."""
+
+import logging
+import os
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from runners import environment
+from runners.app import make_app, make_send
+from runners.context import Worker
+from runners.process import run_beat, run_worker
+from service.cli.exit_codes import ExitCode
+from service.config import Settings
+from service.db.session import make_engine, make_sessions, transaction
+from service.usecases import registry
+
+
+def worker(
+    cluster: Annotated[str, typer.Option(help="The cluster this machine belongs to.")],
+    slot: Annotated[
+        str,
+        typer.Option(help="This machine's name in it: one worker of a slot measures at a time."),
+    ] = "0",
+) -> None:
+    """Measure on this machine for a cluster; plan runs and reconcile meanwhile."""
+    settings = _production()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    app = make_app(settings)
+    send = make_send(app)
+    sessions = make_sessions(make_engine(settings.resolved_database_url))
+    with transaction(sessions, send) as session:
+        slot_id = registry.serve_cluster(
+            session,
+            cluster,
+            slot,
+            num_cpus=len(os.sched_getaffinity(0)),
+            num_devices=environment.num_devices(),
+        ).id
+    name = f"{cluster}.{slot}@{socket.gethostname()}-{os.getpid()}"
+    context = Worker(name=name, settings=settings, sessions=sessions, send=send, slot_id=slot_id)
+    run_worker(app, context, cluster)
+
+
+def beat() -> None:
+    """Ring the reconciler regularly; one process is enough, two do no harm."""
+    run_beat(make_app(_production()))
+
+
+def _production() -> Settings:
+    settings = Settings()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if settings.is_standalone:
+        print(
+            "paceline: a worker of its own needs a broker: set PACELINE_BROKER_URL to Redis. "
+            "Without one, `paceline up` brings its own worker.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(ExitCode.USAGE)
+    return settings
