@@ -7,8 +7,9 @@ cluster.NAME       a bell: all workers of a cluster hear that there is a job, th
 
 from typing import Any
 
+from amqp.exceptions import ChannelError
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
 from kombu.common import Broadcast
 
 from service.config import Settings
@@ -59,7 +60,9 @@ def make_send(app: Celery) -> Send:
     def send(message: Message) -> None:
         if message.task == EXECUTE_TASK:
             (cluster,) = message.ids
-            app.send_task(message.task, exchange=_bell(cluster), exchange_type="fanout")
+            # As an object: kombu then declares it, and knows that all are to hear it.
+            bell: Any = Exchange(_bell(cluster), type="fanout")
+            app.send_task(message.task, exchange=bell)
         else:
             app.send_task(message.task, args=list(message.ids))
 
@@ -75,8 +78,10 @@ def num_waiting(app: Celery) -> int:
     """Messages on the control queue that no worker has taken yet."""
     with app.connection_for_read() as connection:
         channel: Any = connection.default_channel
-        channel.queue_declare(CONTROL_QUEUE)
-        count: int = channel.queue_declare(CONTROL_QUEUE, passive=True).message_count
+        try:
+            count: int = channel.queue_declare(CONTROL_QUEUE, passive=True).message_count
+        except ChannelError:  # Redis keeps no empty queue
+            return 0
     return count
 
 

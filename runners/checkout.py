@@ -42,6 +42,25 @@ class Mirror:
                 Failure(reason=FailureReason.SOURCE_UNAVAILABLE, detail=detail)
             ) from error
 
+    def require(self, sha: str) -> None:
+        """Have a commit that another machine's mirror resolved. Raises MeasurementFailed."""
+        if self.path.exists() and self._holds(sha):
+            return
+        self.sync()
+        if not self._holds(sha):
+            detail = (
+                f"The commit {sha} is in {self._source} no more; a branch was probably rewritten "
+                "after the run was asked for. Ask again for what stands there now."
+            )
+            raise MeasurementFailed(Failure(reason=FailureReason.UNKNOWN_REVISION, detail=detail))
+
+    def _holds(self, sha: str) -> bool:
+        try:
+            self._run("cat-file", "-e", f"{_valid(sha)}^{{commit}}")
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
     def resolve(self, revision: str, role: str) -> ResolvedRevision:
         """The commit a revision names. Raises MeasurementFailed for one that does not exist."""
         try:

@@ -72,10 +72,7 @@ def _measure(
         Measuring(worker, claim, heartbeat.check).run()
     except MeasurementFailed as error:
         if error.log:
-            stored = worker.store(claim.run_id).keep_text("setup.txt", error.log)
-            with worker.transaction() as session:
-                leases.fence(session, claim)
-                recording.record_log(session, claim.run_id, stored)
+            _keep_log(worker, claim, error.log)
         is_cancelled = error.failure.reason is FailureReason.CANCELLED
         return (Status.CANCELLED if is_cancelled else Status.FAILED), error.failure
     except (LeaseLost, WorkerStopping, *DATABASE_FAILURES):
@@ -88,3 +85,15 @@ def _measure(
         detail = "Paceline itself failed; the worker's log has the traceback."
         return Status.FAILED, Failure(reason=FailureReason.INTERNAL, detail=detail)
     return Status.FINISHED, None
+
+
+def _keep_log(worker: Worker, claim: leases.Claim, log: str) -> None:
+    """Store a log of the run; where that fails the run is told without it."""
+    try:
+        stored = worker.store(claim.run_id).keep_text("setup.txt", log)
+    except OSError:
+        logger.exception("job %s: its log could not be stored", claim.job_id)
+        return
+    with worker.transaction() as session:
+        leases.fence(session, claim)
+        recording.record_log(session, claim.run_id, stored)

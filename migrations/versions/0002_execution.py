@@ -20,6 +20,8 @@ _JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 
 def upgrade() -> None:
+    with op.batch_alter_table("runs") as runs:
+        runs.add_column(sa.Column("planning_until", sa.DateTime(timezone=True), nullable=True))
     with op.batch_alter_table("jobs") as jobs:
         jobs.add_column(sa.Column("cluster_id", sa.Uuid(), nullable=True))
         jobs.add_column(sa.Column("num_losses", sa.Integer(), nullable=False, server_default="0"))
@@ -68,6 +70,8 @@ def downgrade() -> None:
         )
         jobs.drop_column("num_losses")
         jobs.drop_column("cluster_id")
+    with op.batch_alter_table("runs") as runs:
+        runs.drop_column("planning_until")
 
 
 def _store_effects() -> None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import exists, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, exists, or_, select, tuple_, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from service.db import models
@@ -77,13 +77,32 @@ def lock(session: Session, run_id: UUID) -> models.Run:
 
 
 def unplanned(session: Session, *, older_than_s: float) -> Sequence[UUID]:
-    """Runs still waiting for their plan: their message was lost or is slow."""
-    limit = database_now(session) - timedelta(seconds=older_than_s)
-    planned = exists().where(models.Job.run_id == models.Run.id)
+    """Runs that wait for their plan and that nobody plans: message or worker were lost."""
+    now = database_now(session)
     query = select(models.Run.id).where(
-        models.Run.status == Status.QUEUED, models.Run.created_at < limit, ~planned
+        models.Run.created_at < now - timedelta(seconds=older_than_s), _can_be_planned(now)
     )
     return session.scalars(query.order_by(models.Run.created_at)).all()
+
+
+def claim_planning(session: Session, run_id: UUID, *, lease_s: float) -> bool:
+    """Whether the run is now the caller's to plan."""
+    now = database_now(session)
+    query = (
+        update(models.Run)
+        .where(models.Run.id == run_id, _can_be_planned(now))
+        .values(planning_until=now + timedelta(seconds=lease_s))
+        .returning(models.Run.id)
+    )
+    return session.scalar(query) is not None
+
+
+def _can_be_planned(now: datetime) -> ColumnElement[bool]:
+    return and_(
+        models.Run.status == Status.QUEUED,
+        ~exists().where(models.Job.run_id == models.Run.id),
+        or_(models.Run.planning_until.is_(None), models.Run.planning_until < now),
+    )
 
 
 def waiting_clusters(session: Session) -> Sequence[str]:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -16,6 +17,26 @@ _OUTBOX = "outbox"
 
 # The database does not answer, or has no room: nothing is wrong with what it was asked.
 DATABASE_FAILURES = (OperationalError, InterfaceError)
+
+
+# A server takes some 100 connections: a few processes of 20 each, of which most stay idle.
+_POOL: dict[str, Any] = {
+    "pool_size": 10,
+    "max_overflow": 10,
+    "pool_timeout": 30,
+    "pool_recycle": 1800,
+    "pool_pre_ping": True,
+}
+# A server that is gone is noticed within a minute. A process that was stopped in the middle of a
+# transaction holds its locks no longer than that.
+_POSTGRESQL: dict[str, Any] = {
+    "application_name": "paceline",
+    "connect_timeout": 5,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "options": "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +58,7 @@ def make_engine(url: str) -> Engine:
     reads first and writes later could otherwise fail half-way with "database is locked".
     """
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, connect_args=_POSTGRESQL, **_POOL)
     engine = create_engine(url, connect_args={"timeout": 30})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_immediate)

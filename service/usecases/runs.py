@@ -118,9 +118,9 @@ def plan(session: Session, run_id: UUID, plan: Plan) -> None:
 
 
 def fail(session: Session, run_id: UUID, failure: Failure) -> None:
-    """End a run that could not be planned or measured, with the reason."""
+    """End a run that cannot be planned, with the reason; one that was planned goes on."""
     run = runs_db.lock(session, run_id)
-    if not run.status.is_final:
+    if run.status is Status.QUEUED and not runs_db.jobs(session, run_id):
         runs_db.finish(session, run, Status.FAILED, failure)
 
 

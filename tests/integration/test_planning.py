@@ -12,7 +12,7 @@ from service.config import Settings
 from service.db import catalog, models
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
-from service.domain import FailureReason, SideSpec, Status
+from service.domain import Failure, FailureReason, SideSpec, Status
 from service.usecases import runs
 from service.usecases.registry import add_project
 from service.usecases.runs import RunRequest
@@ -222,6 +222,31 @@ def test_a_case_asked_for_twice_is_measured_once(planner: Planner):
     planner.commit(MANIFEST, OTHER)
     cases = planner.cases(planner.plan(cases=["small", "tiny", "small", "tiny"]))
     assert cases == {"small": None, "tiny": "The baseline has no such case."}
+
+
+def test_a_second_planner_that_fails_does_not_fail_a_planned_run(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    run_id = planner.plan()
+    failure = Failure(reason=FailureReason.SOURCE_UNAVAILABLE, detail="The host is away.")
+    with transaction(planner.sessions, planner.sent.append) as session:
+        runs.fail(session, run_id, failure)
+    assert planner.run(run_id).status is Status.QUEUED
+
+
+def test_one_worker_plans_a_run_and_another_only_once_it_was_lost(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    run_id = planner.request()
+    with transaction(planner.sessions, planner.sent.append) as session:
+        assert runs_db.claim_planning(session, run_id, lease_s=60)
+    plan_run(run_id, planner.worker)
+    with transaction(planner.sessions, planner.sent.append) as session:
+        assert not runs_db.jobs(session, run_id)
+        assert not runs_db.unplanned(session, older_than_s=-1), "it is being planned"
+        runs_db.lock(session, run_id).planning_until = factories.NOON
+        session.flush()
+        assert list(runs_db.unplanned(session, older_than_s=-1)) == [run_id]
+    plan_run(run_id, planner.worker)
+    assert planner.cases(run_id) == {"small": None}
 
 
 def test_a_request_narrows_the_policy(planner: Planner):

@@ -57,6 +57,39 @@ if __name__ == "__main__":
     main()
 '''
 
+# In the place of torch's: starts ranks at once, where torchrun imports torch first.
+LAUNCHER = '''"""Starts ranks, each in a session of its own, and ends them together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+options = [word for word in sys.argv[1:] if word.startswith("--")]
+split = next(i for i, word in enumerate(sys.argv) if i and not word.startswith("--"))
+program, (count,) = sys.argv[split:], [o for o in options[: split - 1] if "nproc" in o]
+num_ranks = int(count.partition("=")[2])
+
+
+def end(*_signal: object) -> None:
+    for rank in ranks:
+        rank.terminate()
+
+
+ranks: list[subprocess.Popen[bytes]] = []
+signal.signal(signal.SIGTERM, end)
+for number in range(num_ranks):
+    variables = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": num_ranks}
+    environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
+    argv = [sys.executable, "-u", *program]
+    ranks.append(subprocess.Popen(argv, env=environment, start_new_session=True))
+while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
+    time.sleep(0.05)
+end()
+sys.exit(any([rank.wait() for rank in ranks]))
+'''
+
 MANIFEST = """\
 version: 1
 cases:
@@ -93,11 +126,17 @@ CHANGES = {
 
 
 def make_trainer_repository(
-    directory: Path, variants: Iterable[str], *, steps: int = 150, timeout_s: float = 60
+    directory: Path,
+    variants: Iterable[str],
+    *,
+    steps: int = 150,
+    timeout_s: float = 60,
+    has_launcher: bool = False,
 ) -> dict[str, str]:
     """Commit of `main` and of every variant: those of CHANGES, and `bad_manifest`.
 
-    `steps` and `timeout_s` go into the manifest. Raises KeyError for an unknown variant.
+    `steps` and `timeout_s` go into the manifest; `has_launcher` puts a launcher without torch in
+    torchrun's place. Raises KeyError for an unknown variant.
     """
     directory.mkdir(parents=True)
     git(directory, "init", "--initial-branch=main", "--object-format=sha1", "--template=")
@@ -105,6 +144,12 @@ def make_trainer_repository(
         source = (WORKLOADS / f"{name}.py").read_text(encoding="utf-8")
         (directory / f"paceline_{name}.py").write_text(source, encoding="utf-8")
     (directory / "train.py").write_text(PROGRAM, encoding="utf-8")
+    if has_launcher:
+        folder = directory / "torch" / "distributed"
+        folder.mkdir(parents=True)
+        for package in (folder.parent, folder):
+            (package / "__init__.py").touch()
+        (folder / "run.py").write_text(LAUNCHER, encoding="utf-8")
     manifest = MANIFEST.format(steps=steps, timeout_s=timeout_s)
     (directory / "paceline.yml").write_text(manifest, encoding="utf-8")
     commits = {"main": commit(directory, "Hash and sort", hour=9)}

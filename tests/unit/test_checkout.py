@@ -88,6 +88,23 @@ def test_what_names_no_commit(mirror: Mirror, revision: str):
     assert len(error.failure.detail) < 1000
 
 
+def test_a_commit_that_another_mirror_resolved_is_fetched(repository: Repository, tmp_path: Path):
+    mirror = Mirror(tmp_path / "elsewhere", PROJECT, str(repository.path))
+    sha = repository.git("rev-parse", "main")
+    mirror.require(sha)
+    assert mirror.read(sha, "train.py") is not None
+    later = repository.commit("later", {"train.py": "2"})
+    mirror.require(later)
+    assert mirror.read(later, "train.py") == "2"
+
+
+def test_a_commit_that_was_rewritten_away_is_told(repository: Repository, tmp_path: Path):
+    mirror = Mirror(tmp_path / "elsewhere", PROJECT, str(repository.path))
+    with pytest.raises(MeasurementFailed, match="no more") as error:
+        mirror.require("0" * 40)
+    assert error.value.failure.reason is FailureReason.UNKNOWN_REVISION
+
+
 def test_a_source_that_is_gone(tmp_path: Path):
     gone = Mirror(tmp_path / "data", PROJECT, str(tmp_path / "nowhere"))
     with pytest.raises(MeasurementFailed, match="cannot be fetched") as error:

@@ -32,6 +32,7 @@ class Run(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    planning_until: Mapped[datetime | None]  # a worker plans it; past: it was lost
     cancel_requested_at: Mapped[datetime | None]
     project: Mapped[Project] = relationship(lazy="raise")
     cluster: Mapped[Cluster] = relationship(lazy="raise")
