@@ -15,6 +15,7 @@ from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
 from service.domain import Failure, FailureReason, Status
 from service.errors import LeaseLost, MeasurementFailed, WorkerStopping
+from service.logs import bound
 from service.usecases import recording, runs
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,10 @@ def _claim(worker: Worker) -> leases.Claim | None:
 def _execute(worker: Worker, claim: leases.Claim) -> None:
     started = time.monotonic()
     try:
-        with Heartbeat(worker, claim) as heartbeat:
+        with (
+            bound(run_id=claim.run_id, job_id=claim.job_id),
+            Heartbeat(worker, claim) as heartbeat,
+        ):
             # What an earlier holder of the slot left alive would be measured with us.
             num_left = guard.sweep(slot_tag(worker.slot_id), worker.settings.kill_grace_s)
             if num_left:

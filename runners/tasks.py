@@ -8,6 +8,7 @@ from runners.app import RECONCILE_TASK, num_waiting
 from runners.context import Worker
 from runners.execute import execute_jobs
 from runners.plan import plan_run
+from service.logs import bound
 from service.usecases import runs
 from service.usecases.runs import EXECUTE_TASK, PLAN_TASK
 
@@ -17,15 +18,18 @@ def register(app: Celery, worker: Worker) -> None:
 
     @app.task(name=PLAN_TASK)
     def _plan_run(run_id: str) -> None:
-        plan_run(UUID(run_id), worker)
+        with bound(run_id=run_id, worker=worker.name):
+            plan_run(UUID(run_id), worker)
 
     @app.task(name=EXECUTE_TASK)
     def _execute_jobs() -> None:
-        execute_jobs(worker)
+        with bound(worker=worker.name):
+            execute_jobs(worker)
 
     @app.task(name=RECONCILE_TASK)
     def _reconcile() -> None:
-        reconcile(app, worker)
+        with bound(worker=worker.name):
+            reconcile(app, worker)
 
 
 def reconcile(app: Celery, worker: Worker) -> None:

@@ -1,5 +1,6 @@
 """One trial on its way: its files, its launch, its end, and what came of it."""
 
+import logging
 import shlex
 import time
 from datetime import UTC, datetime
@@ -15,8 +16,11 @@ from runners.samples import read_samples, with_throughput
 from runners.spec import LaunchSpec
 from service.db.base import Samples
 from service.domain import Case, Failure, FailureReason, Role
+from service.logs import bound
 from service.stats.summary import num_warmup
 from service.usecases.recording import TrialResult
+
+logger = logging.getLogger(__name__)
 
 _MIN_USABLE_TURNS = 20  # turns of one step, but where a step is shorter than a millisecond
 _POLL_S = 0.05
@@ -82,6 +86,9 @@ class Trial:
                 failed = measured
             else:
                 samples, warmup = measured
+        with bound(trial_id=self.id):
+            state = failed.detail if failed else "valid"
+            logger.info("%s of %s: %s", self.role, self._case.name, state)
         return TrialResult(
             trial_id=self.id,
             role=self.role,

@@ -1,9 +1,18 @@
 """Settings: the only reader of the environment on the service side (`PACELINE_*`)."""
 
+from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class Settings(BaseSettings):
@@ -31,6 +40,12 @@ class Settings(BaseSettings):
     stall_s: float = Field(default=60.0, gt=0, description="A trial silent for so long has hung.")
     start_s: float = Field(
         default=180.0, gt=0, description="A trial may take so long to its first step."
+    )
+    log_format: LogFormat = Field(
+        default=LogFormat.TEXT, description="Lines for people, or JSON for machines."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Least severity of the lines Paceline itself logs."
     )
 
     @property

@@ -1,6 +1,5 @@
 """`paceline up`: the whole service in one process, on this machine."""
 
-import logging
 import socket
 import sys
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 import uvicorn
 
+from service import logs
 from service.cli.exit_codes import ExitCode
 from service.config import Settings
 from service.db import migration
@@ -22,9 +22,7 @@ def up(
     settings = Settings()
     if port is not None:
         settings = settings.model_copy(update={"port": port})
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for noisy in ("alembic", "httpx", "uvicorn.access"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logs.configure(settings)
     if _is_taken(settings.host, settings.port):
         print(
             f"paceline: port {settings.port} is taken; is a service running there already? "

@@ -58,8 +58,8 @@ def make_engine(url: str) -> Engine:
     reads first and writes later could otherwise fail half-way with "database is locked".
     """
     if not url.startswith("sqlite"):
-        return create_engine(url, connect_args=_POSTGRESQL, **_POOL)
-    engine = create_engine(url, connect_args={"timeout": 30})
+        return create_engine(url, connect_args=_POSTGRESQL, hide_parameters=True, **_POOL)
+    engine = create_engine(url, connect_args={"timeout": 30}, hide_parameters=True)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_immediate)
     return engine
