@@ -16,10 +16,10 @@ from runners import environment
 from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.inprocess import InProcessWorker
-from service.api import deps, errors, health, loopback, registry, runs
+from service.api import deps, errors, health, loopback, monitoring, registry, requests, runs
 from service.config import Settings
 from service.db import models
-from service.db.session import Sessions, make_engine, make_sessions, transaction
+from service.db.session import Send, Sessions, make_engine, make_sessions, transaction
 from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     engine = make_engine(settings.resolved_database_url)
     sessions = make_sessions(engine)
     celery = make_app(settings)
-    send = make_send(celery)
+    monitor = monitoring.Monitor(engine, sessions)
+    send = monitor.counted(make_send(celery))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as stack:
             stack.callback(engine.dispose)
             if settings.is_standalone:
-                stack.enter_context(_in_process(celery, settings, sessions))
+                stack.enter_context(_in_process(celery, settings, sessions, send))
             yield
 
     app = FastAPI(
@@ -51,7 +52,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
     errors.install(app)
     loopback.install(app)
-    for router in (runs.router, registry.router, health.router):
+    requests.install(app, monitor)
+    for router in (runs.router, registry.router, health.router, monitoring.router):
         app.include_router(router)
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
     app.add_api_route("/", lambda: RedirectResponse("/ui"), include_in_schema=False)
@@ -59,9 +61,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 @contextmanager
-def _in_process(celery: Celery, settings: Settings, sessions: Sessions) -> Iterator[None]:
+def _in_process(
+    celery: Celery, settings: Settings, sessions: Sessions, send: Send
+) -> Iterator[None]:
     """A worker in threads of this process, measuring on the cluster `local`, this machine."""
-    send = make_send(celery)
     with transaction(sessions, send) as session:
         slot = serve_cluster(
             session,

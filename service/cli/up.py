@@ -36,7 +36,13 @@ def up(
     engine.dispose()
     print(f"Paceline is at http://{settings.host}:{settings.port}/ui (stop it with Ctrl-C).")
     print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
-    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None)
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,  # service/api/requests.py logs each request
+    )
 
 
 def _is_taken(host: str, port: int) -> bool:
