@@ -112,7 +112,7 @@ def _open_jobs(now: datetime) -> Query:
         func.min(models.Job.created_at).label("oldest"),
         func.count(case((models.Job.lease_until < now, 1))).label("expired"),
     )
-    query = query.select_from(models.Job).join(models.Run).join(models.Cluster)
+    query = query.select_from(models.Job).join(models.Cluster)
     return query.where(status.in_(OPEN)).group_by(name, status)
 
 
@@ -124,7 +124,9 @@ def _slots() -> Query:
 
 def _recent_pairs(now: datetime) -> Query:
     columns = (models.Cluster.name, models.Pair.invalid_reason)
-    query = _recent_work(select(*columns, func.count()), now).join(models.Pair)
+    query = _recent_work(select(*columns, func.count()), now).join(
+        models.Pair, models.Pair.job_id == models.Job.id
+    )
     return query.where(models.Pair.finished_at >= now - RECENT).group_by(*columns)
 
 
@@ -139,7 +141,7 @@ def _recent_failed_trials(now: datetime) -> Query:
 def _recent_work(query: Query, now: datetime) -> Query:
     """The query, from the jobs that can have measured something recently."""
     ended = models.Job.finished_at
-    query = query.select_from(models.Run).join(models.Cluster).join(models.Job)
+    query = query.select_from(models.Run).join(models.Cluster).join(models.Run.jobs)
     return query.where(
         models.Run.created_at >= now - REACH, or_(ended.is_(None), ended >= now - RECENT)
     )
@@ -148,5 +150,5 @@ def _recent_work(query: Query, now: datetime) -> Query:
 def _device_s(now: datetime) -> Query:
     columns = (models.Cluster.name, models.Project.name)
     query = select(*columns, func.sum(models.Job.device_s)).select_from(models.Run)
-    query = query.join(models.Cluster).join(models.Project).join(models.Job)
+    query = query.join(models.Cluster).join(models.Project).join(models.Run.jobs)
     return query.where(models.Run.created_at >= now - REACH).group_by(*columns)

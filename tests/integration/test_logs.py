@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import pytest
@@ -16,18 +16,18 @@ import sqlalchemy as sa
 
 from runners.app import make_app
 from runners.artifacts import ArtifactStore
-from runners.checkout import Mirror
+from runners.bench import Bench, PreparedSide
 from runners.context import Worker
-from runners.pair import Bench, Limits, PreparedSide, measure_solo
+from runners.launchers import local
+from runners.pair import measure_solo
 from runners.plan import plan_run
+from runners.spec import Limits
 from runners.tasks import register
 from service import logs
 from service.config import Settings
 from service.db.session import Message, Sessions, make_engine, transaction
 from service.domain import FailureReason, Role
-from service.errors import Conflict, MeasurementFailed
 from service.logs import bound
-from service.usecases.registry import add_project
 from service.usecases.runs import EXECUTE_TASK, PLAN_TASK
 from tests import factories
 from tests.conftest import on_sqlite
@@ -218,13 +218,6 @@ def break_a_statement(_port: int) -> None:
             logger.exception("not stored")
 
 
-def fetch_a_project(_port: int) -> None:
-    source = f"http://ada:{SECRET}@127.0.0.1:1/tinylm.git"
-    with pytest.raises(MeasurementFailed) as caught:
-        Mirror(Path("/nonexistent"), uuid4(), source).resolve("main", "candidate")
-    logger.error("not resolved", exc_info=caught.value)
-
-
 @pytest.mark.parametrize("log_format", ["text", "json"])
 @pytest.mark.parametrize(
     ("act", "num_lines"),
@@ -233,7 +226,6 @@ def fetch_a_project(_port: int) -> None:
         (send_a_message, 1),
         (connect_to_postgres, 1),
         (break_a_statement, 1),
-        (fetch_a_project, 1),
     ],
 )
 def test_secrets_are_not_logged(
@@ -251,27 +243,17 @@ def test_secrets_are_not_logged(
     assert (text.count("\n") >= num_lines) if num_lines else not text
 
 
-def test_a_source_that_cannot_be_fetched_is_named_without_its_password(tmp_path: Path):
-    mirror = Mirror(tmp_path, uuid4(), f"http://ada:{SECRET}@127.0.0.1:1/tinylm.git")
-    with pytest.raises(MeasurementFailed) as caught:
-        mirror.sync()
-    assert "http://127.0.0.1:1/tinylm.git" in caught.value.detail
-    assert SECRET not in caught.value.detail
-
-
-@on_sqlite
-def test_a_project_s_other_source_is_named_without_its_password(sessions: Sessions):
-    with transaction(sessions, lambda _message: None) as session:
-        add_project(session, name="tinylm", source=f"https://ada:{SECRET}@git.example/tinylm")
-        with pytest.raises(Conflict) as caught:
-            add_project(session, name="tinylm", source="https://git.example/other")
-    assert str(caught.value).endswith("another source: https://git.example/tinylm.")
-
-
 @pytest.fixture
 def worker(sessions: Sessions, tmp_path: Path) -> Worker:
     settings = Settings(data_dir=tmp_path)
-    return Worker(name="w-1", settings=settings, sessions=sessions, send=lambda _message: None)
+    send = no_message
+    with transaction(sessions, send) as session:
+        slot_id = factories.slot_id(session)
+    return Worker(name="w-1", settings=settings, sessions=sessions, send=send, slot_id=slot_id)
+
+
+def no_message(_message: Message) -> None:
+    pass
 
 
 @on_sqlite
@@ -288,11 +270,11 @@ def test_a_task_s_lines_carry_its_ids(
     monkeypatch.setattr("runners.execute.Measuring.run", lambda _self: logger.info("measuring"))
     celery = make_app(worker.settings)
     register(celery, worker)
-    celery.tasks[EXECUTE_TASK](str(job_id))
+    celery.tasks[EXECUTE_TASK]()
     found = entries(logged())
-    assert {(entry["job_id"], entry["worker"]) for entry in found} == {(str(job_id), "w-1")}
+    assert {entry["worker"] for entry in found} == {"w-1"}
     (measuring,) = [entry for entry in found if entry["message"] == "measuring"]
-    assert measuring["run_id"] == str(run_id)
+    assert (measuring["run_id"], measuring["job_id"]) == (str(run_id), str(job_id))
 
     with transaction(worker.sessions, messages.append) as session:
         run_id = factories.run(session).id
@@ -308,7 +290,6 @@ def test_a_task_s_lines_carry_its_ids(
 def test_a_trial_says_how_it_ended_under_its_id(tmp_path: Path, configure: Callable[..., Logged]):
     logged = configure(log_format="json")
     side = PreparedSide(
-        role=Role.CANDIDATE,
         python=tmp_path / "no-python",
         worktree=tmp_path,
         environment={},
@@ -317,13 +298,16 @@ def test_a_trial_says_how_it_ended_under_its_id(tmp_path: Path, configure: Calla
     )
     bench = Bench(
         sides={Role.CANDIDATE: side},
+        launcher=local,
         library=tmp_path,
         limits=Limits(start_s=5, stall_s=5, kill_grace_s=1),
         store=ArtifactStore(f"file://{tmp_path / 'artifacts'}", "runs/x"),
+        slot_id=UUID(int=7),
         check=lambda: None,
     )
     result = measure_solo(bench, factories.case(), Role.CANDIDATE)
-    assert result.failure_reason is FailureReason.LAUNCH_FAILED
+    assert result.failure is not None
+    assert result.failure.reason is FailureReason.LAUNCH_FAILED
     (entry,) = entries(logged())
     assert UUID(entry["trial_id"]) == result.trial_id
-    assert entry["message"] == f"candidate of tinylm: {result.failure_detail}"
+    assert entry["message"] == f"candidate of tinylm: {result.failure.detail}"

@@ -23,7 +23,7 @@ from service.config import Settings
 from service.db import leases, models
 from service.db import monitoring as monitoring_db
 from service.db.session import Message, Sessions, make_engine, make_sessions, transaction
-from service.domain import FailureReason, Role, Status
+from service.domain import Failure, FailureReason, Role, Status
 from service.main import create_app
 from service.usecases import recording
 from tests import factories
@@ -131,9 +131,11 @@ def test_the_state_of_runs_jobs_and_slots(client: TestClient, sessions: Sessions
         now = leases.database_now(session)
         unplanned.created_at = now - timedelta(seconds=ago["unplanned"])
         jobs[3].created_at = now - timedelta(seconds=ago["queued"])
+        jobs[3].priority = 9
     with transaction(sessions, no_message) as session:
-        assert leases.claim(session, jobs[0].id, owner="a", lease_s=30)
-        assert leases.claim(session, jobs[1].id, owner="b", lease_s=-1)
+        for number, lease_s in enumerate((30, -1)):
+            slot_id = factories.slot_id(session, number)
+            assert leases.claim(session, slot_id, owner="a", lease_s=lease_s)
         session.get_one(models.Job, jobs[2].id).status = Status.CANCELLED
     found = numbers(client)
     assert found[("open_jobs", "local", "queued")] == 1
@@ -162,7 +164,8 @@ def test_what_was_measured_recently(client: TestClient, sessions: Sessions):
     }
     record_pair(sessions, job, 0, minutes=5)
     record_pair(sessions, job, 1, minutes=70)
-    invalid = {"invalid_reason": FailureReason.CRASHED, "trials": failed}
+    crash = Failure(reason=FailureReason.CRASHED, detail="Rank 1 exited with 3.")
+    invalid = {"invalid": crash, "trials": failed}
     record_pair(sessions, job, 2, minutes=1, **invalid)
     record_pair(sessions, old, 0, minutes=5)
     found = numbers(client)
@@ -326,13 +329,14 @@ insert into runs (id, project_id, cluster_id, intent, status, request, seed, cre
 select gen_random_uuid(), r.project_id, r.cluster_id, r.intent, 'finished', '{}'::jsonb, 0,
     now() - n * interval '12 hours', r.baseline_side_id, r.candidate_side_id
 from runs r, generate_series(1, 20000) n;
-insert into jobs (id, run_id, position, priority, status, attempt, lease_token, device_s,
+insert into jobs (id, run_id, cluster_id, num_losses, position, priority, status, attempt, lease_token, device_s,
     created_at, finished_at)
-select gen_random_uuid(), id, 0, 5, 'finished', 1, 2, 9.0, created_at, created_at
+select gen_random_uuid(), id, cluster_id, 0, 0, 5, 'finished', 1, 2, 9.0, created_at,
+    created_at
 from runs where status = 'finished';
 insert into pairs (id, job_id, case_id, environment_id, position, arrangement, first,
-    steps_per_turn, started_at, finished_at)
-select gen_random_uuid(), j.id, p.case_id, p.environment_id, 0, 'abba', 'baseline', 1,
+    steps_per_turn, effects, started_at, finished_at)
+select gen_random_uuid(), j.id, p.case_id, p.environment_id, 0, 'abba', 'baseline', 1, '{}',
     j.created_at, j.created_at
 from jobs j, pairs p where j.status = 'finished';
 insert into trials (id, job_id, case_id, side_id, pair_id, role, command, software,
