@@ -16,7 +16,7 @@ from service.usecases.runs import Plan, ResolvedRevision
 
 logger = logging.getLogger(__name__)
 
-_LEASE_S = 120.0  # a longer clone may be joined by a second planner, which waits for the mirror
+_NUM_LEASES = 4  # a longer clone may be joined by a second planner, which waits for the mirror
 
 
 def plan_run(run_id: UUID, worker: Worker) -> None:
@@ -36,7 +36,9 @@ def plan_run(run_id: UUID, worker: Worker) -> None:
 
 def _plan(run_id: UUID, worker: Worker) -> None:
     with worker.transaction() as session:
-        if not runs_db.claim_planning(session, run_id, lease_s=_LEASE_S):
+        if not runs_db.claim_planning(
+            session, run_id, lease_s=_NUM_LEASES * worker.settings.lease_s
+        ):
             return
         run = runs_db.run(session, run_id)
         mirror = Mirror(worker.data_dir, run.project_id, run.project.source)

@@ -19,8 +19,11 @@ def run_worker(app: Celery, worker: Worker, cluster: str) -> None:
     def stop(**_arguments: object) -> None:
         worker.stopping.set()
 
+    def tell(**_arguments: object) -> None:
+        logger.info("worker %s is ready", worker.name)
+
     signals.worker_shutting_down.connect(stop, weak=False)
-    logger.info("worker %s serves the cluster %s", worker.name, cluster)
+    signals.worker_ready.connect(tell, weak=False)
     make_consumer(app, worker, cluster).start()
 
 
@@ -33,4 +36,5 @@ def run_beat(app: Celery) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    logger.info("the beat is ready")
     beat.start()

@@ -58,7 +58,7 @@ class Fleet:
     def __enter__(self) -> Self:
         self.redis.start()
         source = self.folder / "source"
-        make_trainer_repository(source, ["ok", "slow"], has_launcher=True)
+        make_trainer_repository(source, ["ok", "slower"], has_launcher=True)
         with transaction(self._sessions, self._send) as session:
             registry.add_project(session, name="trainers", source=str(source))
             size = len(os.sched_getaffinity(0))
@@ -82,8 +82,7 @@ class Fleet:
     def start(self, command: str, *, slot: str | None = None) -> Process:
         """Start a worker for a slot, or the beat; returns when it is at work."""
         process = self._start(["service.cli", command], slot)
-        words = " ready." if slot is not None else "beat: Starting"
-        self.until(lambda: words in self.log(process) or process.poll() is not None)
+        self.until(lambda: "is ready" in self.log(process) or process.poll() is not None)
         assert process.poll() is None, self.log(process)
         return process
 
@@ -110,7 +109,7 @@ class Fleet:
     def add_torch_project(self) -> None:
         """A project `torch` whose trials run under the real torchrun."""
         source = self.folder / "torch"
-        make_trainer_repository(source, ["slow"])
+        make_trainer_repository(source, ["slower"])
         with transaction(self._sessions, self._send) as session:
             registry.add_project(session, name="torch", source=str(source))
 

@@ -1,6 +1,5 @@
 """`paceline worker` and `paceline beat`: the processes of production beside the API."""
 
-import logging
 import os
 import socket
 import sys
@@ -12,6 +11,7 @@ from runners import environment
 from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.process import run_beat, run_worker
+from service import logs
 from service.cli.exit_codes import ExitCode
 from service.config import Settings
 from service.db.session import make_engine, make_sessions, transaction
@@ -51,7 +51,7 @@ def beat() -> None:
 
 def _production() -> Settings:
     settings = Settings()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure(settings)
     if settings.is_standalone:
         print(
             "paceline: a worker of its own needs a broker: set PACELINE_BROKER_URL to Redis. "

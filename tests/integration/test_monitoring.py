@@ -329,8 +329,8 @@ insert into runs (id, project_id, cluster_id, intent, status, request, seed, cre
 select gen_random_uuid(), r.project_id, r.cluster_id, r.intent, 'finished', '{}'::jsonb, 0,
     now() - n * interval '12 hours', r.baseline_side_id, r.candidate_side_id
 from runs r, generate_series(1, 20000) n;
-insert into jobs (id, run_id, cluster_id, num_losses, position, priority, status, attempt, lease_token, device_s,
-    created_at, finished_at)
+insert into jobs (id, run_id, cluster_id, num_losses, position, priority, status, attempt,
+    lease_token, device_s, created_at, finished_at)
 select gen_random_uuid(), id, cluster_id, 0, 0, 5, 'finished', 1, 2, 9.0, created_at,
     created_at
 from runs where status = 'finished';

@@ -28,23 +28,23 @@ def fleet(postgres_url: str, migrated_postgres: str, redis_program: Path) -> Ite
 
 def test_a_run_goes_from_the_api_through_redis_to_a_worker(fleet: Fleet):
     fleet.start("worker", slot="0")
-    run = fleet.wait(fleet.request("slow"))
+    run = fleet.wait(fleet.request("slower"))
     assert_right(run)
 
 
 def test_workers_of_a_cluster_share_its_jobs(fleet: Fleet):
     for slot in ("0", "1"):
         fleet.start("worker", slot=slot)
-    runs = [fleet.wait(run) for run in [fleet.request("slow") for _ in range(4)]]
+    runs = [fleet.wait(run) for run in [fleet.request("slower") for _ in range(4)]]
     for run in runs:
         assert_right(run)
     assert len(fleet.owners()) == 2
 
 
 def test_what_redis_forgot_is_found_by_the_reconciler(fleet: Fleet):
-    run = fleet.request("slow")
+    run = fleet.request("slower")
     fleet.redis.stop()
-    other = fleet.request("slow")
+    other = fleet.request("slower")
     fleet.redis.start()
     fleet.start("worker", slot="0")
     fleet.start("beat")
@@ -55,12 +55,12 @@ def test_what_redis_forgot_is_found_by_the_reconciler(fleet: Fleet):
 def test_redis_restarted_in_mid_run(fleet: Fleet):
     fleet.start("worker", slot="0")
     fleet.start("beat")
-    run = fleet.request("slow")
+    run = fleet.request("slower")
     fleet.await_trial()
     fleet.redis.stop()
     time.sleep(1)
     fleet.redis.start()
-    after = fleet.request("slow")
+    after = fleet.request("slower")
     assert_right(fleet.wait(run))
     assert_right(fleet.wait(after))
 
@@ -68,7 +68,7 @@ def test_redis_restarted_in_mid_run(fleet: Fleet):
 def test_a_killed_worker_s_job_is_taken_up_and_no_pair_is_counted_twice(fleet: Fleet):
     worker = fleet.start("worker", slot="0")
     fleet.start("beat")
-    run = fleet.request("slow")
+    run = fleet.request("slower")
     fleet.await_trial()
     worker.kill()
     worker.wait()
@@ -80,7 +80,7 @@ def test_a_killed_worker_s_job_is_taken_up_and_no_pair_is_counted_twice(fleet: F
 def test_a_worker_that_slept_through_its_lease_writes_nothing(fleet: Fleet):
     sleeper = fleet.start("worker", slot="0")
     fleet.start("beat")
-    run = fleet.request("slow")
+    run = fleet.request("slower")
     fleet.await_trial()
     sleeper.send_signal(signal.SIGSTOP)
     fleet.start("worker", slot="0")
@@ -91,13 +91,13 @@ def test_a_worker_that_slept_through_its_lease_writes_nothing(fleet: Fleet):
     assert fleet.rows() == before
     assert_right(done)
     assert sleeper.poll() is None, "it goes on as an idle worker"
-    assert_right(fleet.wait(fleet.request("slow")))
+    assert_right(fleet.wait(fleet.request("slower")))
     assert "no longer this worker's" in fleet.log(sleeper) or "half a lease" in fleet.log(sleeper)
 
 
 def test_a_worker_told_to_end_hands_its_job_back(fleet: Fleet):
     worker = fleet.start("worker", slot="0")
-    run = fleet.request("slow")
+    run = fleet.request("slower")
     fleet.await_trial()
     worker.terminate()
     assert worker.wait(30) == 0

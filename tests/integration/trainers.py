@@ -112,6 +112,7 @@ _ONE_RANK_AT_STEP_20 = "if step == 20 and records.rank == 1:\n            "
 CHANGES = {
     "ok": ('"""Hashes and sorts instead', '"""Sorts and hashes instead'),
     "slow": ("ROUNDS = 60", "ROUNDS = 69"),
+    "slower": ("ROUNDS = 60", "ROUNDS = 120"),
     "exit3": ("# during", f"{_ONE_RANK_AT_STEP_20}sys.exit(3)"),
     "hang": ("# during", f"{_ONE_RANK_AT_STEP_20}time.sleep(3600)"),
     "sigkill": ("# during", f"{_ONE_RANK_AT_STEP_20}os.kill(os.getpid(), signal.SIGKILL)"),
