@@ -92,6 +92,35 @@ class FailureReason(StrEnum):
     INTERNAL = "internal"
 
 
+class Scope(StrEnum):
+    """What a token lets its holder do. The writing scopes include `read`, `admin` all of them."""
+
+    READ = "read"
+    RUNS_WRITE = "runs:write"
+    TRIAGE = "triage"
+    ADMIN = "admin"
+
+    @property
+    def includes(self) -> frozenset["Scope"]:
+        return frozenset(Scope) if self is Scope.ADMIN else frozenset({self, Scope.READ})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Principal:
+    """Who asks: the holder of the token of that name."""
+
+    name: str
+    scopes: frozenset[Scope]
+
+    def may(self, scope: str) -> bool:
+        """Whether one of the scopes held includes this one."""
+        return any(scope in held.includes for held in self.scopes)
+
+
+# Who asks a standalone service, which takes requests of its own machine only.
+LOCAL = Principal(name="local", scopes=frozenset({Scope.ADMIN}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """Why there is no result; `detail` is a sentence or two for people."""

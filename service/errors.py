@@ -5,6 +5,8 @@ PacelineError
 ├── Conflict            the request contradicts what is stored
 ├── Refused             the request cannot be served as asked; names the field and the remedy
 │   └── ManifestError   paceline.yml is wrong; names file, line and field
+├── Unauthenticated     who asks is not known: no token, or one that is not valid
+├── Forbidden           who asks is known and may not do this; names what is lacking
 ├── LeaseLost           another worker owns the job now: stop, write nothing
 ├── WorkerStopping      the worker is told to end: give the job back
 ├── MeasurementFailed   preparing or measuring failed; becomes data (a FailureReason) on the run
@@ -49,6 +51,14 @@ class ManifestError(Refused):
     def __init__(self, *, source: str, line: int, field: str, detail: str) -> None:
         super().__init__(field, f"{source}, line {line}, {field}: {detail}")
         self.line = line
+
+
+class Unauthenticated(PacelineError):
+    """Nobody valid asks: no token, or one that is malformed, unknown, expired or revoked."""
+
+
+class Forbidden(PacelineError):
+    """The holder of a valid token may not do this."""
 
 
 class LeaseLost(PacelineError):

@@ -16,9 +16,10 @@ from runners.spec import LaunchSpec, Limits
 from service import domain
 from service.db import catalog, models
 from service.db import runs as runs_db
-from service.domain import Arrangement, FailureReason, Role, SideSpec
+from service.domain import Arrangement, FailureReason, Role, Scope, SideSpec
 from service.stats.comparison import MetricComparison
-from service.usecases import runs
+from service.usecases import access, runs
+from service.usecases.access import NewToken
 from service.usecases.recording import PairResult, TrialResult
 from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
 from service.usecases.runs import Plan, ResolvedRevision, RunRequest
@@ -81,6 +82,21 @@ def job(session: Session, **values: Any) -> models.Job:
     runs.plan(session, row.id, plan(**values))
     (found,) = runs_db.jobs(session, row.id)
     return runs_db.job(session, found.id)
+
+
+def token(session: Session, name: str = "ada", *scopes: Scope, **values: Any) -> NewToken:
+    """A token of these scopes (default: `read`), its row changed to `values`."""
+    made = access.create(
+        session,
+        name=name,
+        scopes=scopes or (Scope.READ,),
+        expires_days=None,
+        creator=domain.LOCAL,
+    )
+    for key, value in values.items():
+        setattr(made.row, key, value)
+    session.flush()
+    return made
 
 
 def environment(session: Session, job: models.Job, **soft: Any) -> models.Environment:

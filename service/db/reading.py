@@ -137,6 +137,7 @@ def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str
                 "status",
                 "failure_reason",
                 "failure_detail",
+                "requested_by",
                 "created_at",
                 "started_at",
                 "finished_at",

@@ -136,6 +136,7 @@ class RunSummary:
     baseline: SideView
     candidate: SideView
     device_s: float
+    requested_by: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

@@ -55,8 +55,8 @@ class Plan:
     policy: domain.Policy = field(default_factory=domain.Policy)
 
 
-def request(session: Session, body: RunRequest) -> models.Run:
-    """Store a run and have it planned. Raises NotFound and Refused."""
+def request(session: Session, body: RunRequest, *, requested_by: str | None = None) -> models.Run:
+    """Store a run, with the name of who asked, and have it planned. Raises NotFound and Refused."""
     project = catalog.project(session, body.project)
     cluster = catalog.cluster(session, body.cluster)
     if body.max_pairs is not None and body.max_pairs < domain.LOOKS[0]:
@@ -70,6 +70,7 @@ def request(session: Session, body: RunRequest) -> models.Run:
         cluster_id=cluster.id,
         intent=body.intent,
         request=asdict(body),
+        requested_by=requested_by,
         seed=secrets.randbelow(2**31),
     )
     session.add(run)

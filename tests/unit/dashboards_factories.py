@@ -270,6 +270,7 @@ def run(status: Status = Status.FINISHED, **given: Any) -> RunDetail:
         "failure_detail": "pip exited with 1." if status is Status.FAILED else None,
         "baseline": baseline_side(),
         "candidate": side(),
+        "requested_by": "ada",
         "device_s": 0.0 if status is Status.QUEUED else 754.0,
         "created_at": NOW - timedelta(minutes=40),
         "started_at": None if status is Status.QUEUED else NOW - timedelta(minutes=38),

@@ -1,5 +1,6 @@
 """The tables, in the order of a run's life: what is known, what is asked, what was measured."""
 
+from service.db.models.access import Token
 from service.db.models.catalog import (
     Case,
     Cluster,
@@ -35,5 +36,6 @@ __all__ = [
     "Run",
     "Side",
     "Slot",
+    "Token",
     "Trial",
 ]

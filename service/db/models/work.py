@@ -28,6 +28,7 @@ class Run(Base):
     policy: Mapped[dict[str, Any] | None]  # domain.Policy in force, known once planned
     baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
     candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
+    requested_by: Mapped[str | None] = mapped_column(String(100))  # a token's name, or `local`
     seed: Mapped[int]  # every random choice of the run derives from it
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]
