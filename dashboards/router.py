@@ -4,31 +4,23 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
-from http import HTTPStatus
 from types import ModuleType
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from dashboards import assets, pages
+from dashboards import assets, login, pages
 from dashboards.pages.artifact import ReadArtifact
-from dashboards.templating import ROOT, render
+from dashboards.responses import PageRoute, page
+from dashboards.templating import ROOT
+from service.api.access import OPEN, Visitor, VisitorDep, needs
+from service.domain import Scope
 from service.errors import NotFound
 
-_HEADERS = {
-    # Plotly sets styles from its script; everything else comes from files of ours.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
-    "Cache-Control": "no-cache",
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
+_READ = [needs(Scope.READ)]
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -41,7 +33,7 @@ def page_modules() -> Sequence[ModuleType]:
 def make_router(
     get_session: Callable[..., Iterator[Session]], read_artifact: ReadArtifact
 ) -> APIRouter:
-    """All pages and their static files.
+    """All pages, their forms and their static files.
 
     Of a page's `build` the arguments named here are given; the others are its path's and query's.
     """
@@ -49,57 +41,38 @@ def make_router(
         "session": Annotated[Session, Depends(get_session, scope="function")],
         "read_artifact": Annotated[Any, Depends(lambda: read_artifact)],
     }
-    router = APIRouter(route_class=_PageRoute, include_in_schema=False)
-    for page in page_modules():
-        router.add_api_route(page.PATH, _endpoint(page, given), response_class=HTMLResponse)
-    router.add_api_route("/static/{version}/{name}", _static)
-    router.add_api_route("/", lambda: RedirectResponse(ROOT))
-    router.add_api_route("/{path:path}", _unknown)
+    router = APIRouter(route_class=PageRoute, include_in_schema=False)
+    for module in page_modules():
+        endpoint = _endpoint(module, given)
+        router.add_api_route(module.PATH, endpoint, response_class=HTMLResponse, dependencies=_READ)
+    router.include_router(login.router)
+    router.add_api_route("/static/{version}/{name}", _static, dependencies=[OPEN])
+    router.add_api_route("/", lambda: RedirectResponse(ROOT), dependencies=_READ)
+    router.add_api_route("/{path:path}", _unknown, dependencies=_READ)
     return router
 
 
-def _endpoint(page: ModuleType, given: dict[str, Any]) -> Callable[..., Response]:
+def _endpoint(module: ModuleType, given: dict[str, Any]) -> Callable[..., Response]:
     """Builds a page and renders it; a build that made a response itself is passed on."""
 
-    def endpoint(**arguments: Any) -> Response:
-        built = page.build(**arguments)
+    def endpoint(visitor: Visitor, **arguments: Any) -> Response:
+        built = module.build(**arguments)
         if isinstance(built, Response):
             return built
-        return HTMLResponse(render(page.TEMPLATE, vars(built)), headers=_HEADERS)
+        return page(module.TEMPLATE, vars(built), visitor=visitor)
 
-    signature = inspect.signature(page.build)
+    signature = inspect.signature(module.build)
     parameters = [
         parameter.replace(
             annotation=given.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY
         )
         for name, parameter in signature.parameters.items()
     ]
+    visitor = inspect.Parameter("visitor", inspect.Parameter.KEYWORD_ONLY, annotation=VisitorDep)
     endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=parameters, return_annotation=Response
+        parameters=[visitor, *parameters], return_annotation=Response
     )
     return endpoint
-
-
-class _PageRoute(APIRoute):
-    """Answers what cannot be found as a page, where the API would send a problem document."""
-
-    def get_route_handler(self) -> Callable[..., Any]:
-        handle = super().get_route_handler()
-
-        async def page_or_not_found(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except NotFound as error:
-                return _not_found(error.kind, error.ident)
-            except RequestValidationError:
-                return _not_found("page", request.url.path)
-
-        return page_or_not_found
-
-
-def _not_found(kind: str, ident: str) -> Response:
-    html = render("not_found.html", {"kind": kind, "ident": ident})
-    return HTMLResponse(html, status_code=HTTPStatus.NOT_FOUND, headers=_HEADERS)
 
 
 def _unknown(path: str) -> Response:

@@ -8,13 +8,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dashboards import assets, format, words
 from dashboards.sections import comparison_outcome
+from service.api.access import Visitor
 
 ROOT = "/ui"
 
 
-def render(template: str, values: Mapping[str, Any]) -> str:
-    """HTML of a template with these values."""
-    return _environment().get_template(template).render(values)
+def render(template: str, values: Mapping[str, Any], visitor: Visitor | None = None) -> str:
+    """HTML of a template with these values, with the forms its visitor may use."""
+    return _environment().get_template(template).render(values, visitor=visitor)
 
 
 @cache

@@ -4,7 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -29,6 +29,10 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8321, description="Port to listen on.")
     url: str = Field(default="", description="Service the CLI talks to; empty: host and port.")
+    token: SecretStr = Field(default=SecretStr(""), description="Token the CLI sends; empty: none.")
+    secret_key: SecretStr = Field(
+        default=SecretStr(""), description="Signs logins and forms; standalone makes its own."
+    )
     lease_s: float = Field(
         default=30.0, gt=0, description="How long a worker owns a job unrenewed."
     )

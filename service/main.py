@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import fsspec
 from celery import Celery
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import RedirectResponse
 
 from dashboards.router import make_router
@@ -16,17 +16,33 @@ from runners import environment
 from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.inprocess import InProcessWorker
-from service.api import deps, errors, health, loopback, monitoring, registry, requests, runs
+from service.api import (
+    access,
+    deps,
+    errors,
+    health,
+    loopback,
+    monitoring,
+    registry,
+    requests,
+    runs,
+    tokens,
+)
+from service.api.access import OPEN, needs
 from service.config import Settings
 from service.db import models
 from service.db.session import Send, Sessions, make_engine, make_sessions, transaction
+from service.domain import Scope
 from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
 
 logger = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The service: API, pages and, in standalone mode, a worker. The schema must be there."""
+    """The service: API, pages and, in standalone mode, a worker. The schema must be there.
+
+    Raises Refused where the settings do not suffice.
+    """
     settings = settings or Settings()
     engine = make_engine(settings.resolved_database_url)
     sessions = make_sessions(engine)
@@ -46,17 +62,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         title="Paceline",
         summary="Did training get slower? How sure are we, why, and what did asking cost?",
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
+        openapi_url=None,  # FastAPI's own route is open to all
+        docs_url=None,  # and its pages load their scripts from elsewhere
         redoc_url=None,
     )
     app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
+    app.state.access = access.from_settings(settings)
     errors.install(app)
-    loopback.install(app)
+    if settings.is_standalone:
+        loopback.install(app)
     requests.install(app, monitor)
-    for router in (runs.router, registry.router, health.router, monitoring.router):
+    routers = (runs, registry, tokens, health, monitoring)
+    for router in (module.router for module in routers):
         app.include_router(router)
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
-    app.add_api_route("/", lambda: RedirectResponse("/ui"), include_in_schema=False)
+    hidden = APIRouter(include_in_schema=False)
+    hidden.add_api_route("/", lambda: RedirectResponse("/ui"), dependencies=[OPEN])
+    hidden.add_api_route("/openapi.json", app.openapi, dependencies=[needs(Scope.READ)])
+    app.include_router(hidden)
+    access.check(app)
     return app
 
 

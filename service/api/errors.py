@@ -10,7 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from service.errors import Conflict, NotFound, PacelineError, Refused
+from service.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    PacelineError,
+    Refused,
+    Unauthenticated,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +25,8 @@ _STATUS: dict[type[PacelineError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Refused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    Forbidden: HTTPStatus.FORBIDDEN,
 }
 
 
@@ -61,7 +70,8 @@ def install(app: FastAPI) -> None:
         fields = []
         if isinstance(error, Refused):
             fields = [{"pointer": pointer(error.field.split(".")), "detail": error.detail}]
-        return problem(status, str(error), errors=fields)
+        challenge = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
+        return problem(status, str(error), errors=fields, headers=challenge)
 
     @app.exception_handler(RequestValidationError)
     def _validation(_request: Request, error: RequestValidationError) -> Problem:

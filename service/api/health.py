@@ -4,19 +4,20 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
 
+from service.api.access import OPEN
 from service.api.errors import problem
 from service.db import migration
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", operation_id="health")
+@router.get("/healthz", operation_id="health", dependencies=[OPEN])
 def healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", operation_id="readiness", response_model=None)
+@router.get("/readyz", operation_id="readiness", response_model=None, dependencies=[OPEN])
 def readyz(request: Request) -> Response | dict[str, str]:
     """The database answers and has the schema of this version."""
     missing = migration.pending(request.app.state.engine)

@@ -8,10 +8,11 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api.access import needs
 from service.api.deps import SessionDep
 from service.api.fields import Name, Text
 from service.db import catalog
-from service.domain import Arrangement
+from service.domain import Arrangement, Scope
 from service.usecases import registry
 
 router = APIRouter(tags=["registry"])
@@ -48,32 +49,37 @@ class ClusterView(BaseModel):
     arrangement: Arrangement
 
 
-@router.post("/projects", status_code=HTTPStatus.CREATED, operation_id="create_project")
+@router.post(
+    "/projects",
+    status_code=HTTPStatus.CREATED,
+    operation_id="create_project",
+    dependencies=[needs(Scope.ADMIN)],
+)
 def create_project(body: ProjectBody, session: SessionDep) -> ProjectView:
     """Track a repository. The same name and source again change nothing."""
     project = registry.add_project(session, name=body.name, source=body.source)
     return ProjectView.model_validate(project)
 
 
-@router.get("/projects", operation_id="list_projects")
+@router.get("/projects", operation_id="list_projects", dependencies=[needs(Scope.READ)])
 def list_projects(session: SessionDep) -> Sequence[ProjectView]:
     """Tracked repositories by name."""
     return [ProjectView.model_validate(row) for row in catalog.projects(session)]
 
 
-@router.get("/projects/{name}", operation_id="get_project")
+@router.get("/projects/{name}", operation_id="get_project", dependencies=[needs(Scope.READ)])
 def get_project(name: Text, session: SessionDep) -> ProjectView:
     """One tracked repository."""
     return ProjectView.model_validate(catalog.project(session, name))
 
 
-@router.get("/clusters", operation_id="list_clusters")
+@router.get("/clusters", operation_id="list_clusters", dependencies=[needs(Scope.READ)])
 def list_clusters(session: SessionDep) -> Sequence[ClusterView]:
     """Clusters by name."""
     return [ClusterView.model_validate(row) for row in catalog.clusters(session)]
 
 
-@router.get("/clusters/{name}", operation_id="get_cluster")
+@router.get("/clusters/{name}", operation_id="get_cluster", dependencies=[needs(Scope.READ)])
 def get_cluster(name: Text, session: SessionDep) -> ClusterView:
     """One cluster."""
     return ClusterView.model_validate(catalog.cluster(session, name))

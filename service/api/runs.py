@@ -8,11 +8,12 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from service.api.access import PrincipalDep, needs
 from service.api.deps import SessionDep
 from service.api.fields import EnvironmentName, Revision, Text
 from service.db import reading
 from service.db.views import RunDetail, RunSummary
-from service.domain import LOOKS, Intent, SideSpec
+from service.domain import LOOKS, Intent, Scope, SideSpec
 from service.usecases import runs
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -71,15 +72,22 @@ class RunPage(BaseModel):
     next_before: UUID | None
 
 
-@router.post("", status_code=HTTPStatus.ACCEPTED, operation_id="create_run")
-def create_run(body: RunBody, session: SessionDep, response: Response) -> RunSummary:
+@router.post(
+    "",
+    status_code=HTTPStatus.ACCEPTED,
+    operation_id="create_run",
+    dependencies=[needs(Scope.RUNS_WRITE)],
+)
+def create_run(
+    body: RunBody, session: SessionDep, principal: PrincipalDep, response: Response
+) -> RunSummary:
     """Ask for a run. 202: it is stored and will be planned; follow `Location`."""
-    run = runs.request(session, body.request())
+    run = runs.request(session, body.request(), requested_by=principal.name)
     response.headers["Location"] = f"/runs/{run.id}"
     return reading.run_summary(session, run.id)
 
 
-@router.get("", operation_id="list_runs")
+@router.get("", operation_id="list_runs", dependencies=[needs(Scope.READ)])
 def list_runs(
     session: SessionDep,
     project: Text | None = None,
@@ -91,13 +99,18 @@ def list_runs(
     return RunPage(items=found, next_before=found[-1].id if len(found) == limit else None)
 
 
-@router.get("/{run_id}", operation_id="get_run")
+@router.get("/{run_id}", operation_id="get_run", dependencies=[needs(Scope.READ)])
 def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
     """A run with its comparisons, pairs, trials and environments."""
     return reading.run_detail(session, run_id)
 
 
-@router.post("/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, operation_id="cancel_run")
+@router.post(
+    "/{run_id}/cancel",
+    status_code=HTTPStatus.ACCEPTED,
+    operation_id="cancel_run",
+    dependencies=[needs(Scope.RUNS_WRITE)],
+)
 def cancel_run(run_id: UUID, session: SessionDep) -> RunSummary:
     """Stop a run: at once while it waits, within seconds while it is measured."""
     runs.cancel(session, run_id)

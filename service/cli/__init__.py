@@ -4,10 +4,10 @@ import sys
 
 import typer
 
-from service.cli import compare, database, project, report, runs, up, worker
+from service.cli import compare, database, project, report, runs, token, up, worker
 from service.cli.client import RequestFailed
 from service.cli.exit_codes import ExitCode
-from service.errors import PacelineError
+from service.errors import Conflict, PacelineError, Refused
 
 app = typer.Typer(
     name="paceline",
@@ -24,6 +24,7 @@ app.command("worker")(worker.worker)
 app.command("beat")(worker.beat)
 app.add_typer(project.app)
 app.add_typer(database.app)
+app.add_typer(token.app)
 
 
 def main() -> None:
@@ -34,6 +35,9 @@ def main() -> None:
         print(f"paceline: {error}", file=sys.stderr)
         is_denied = error.status in (401, 403)
         sys.exit(ExitCode.NOT_ALLOWED if is_denied else ExitCode.USAGE)
+    except (Refused, Conflict) as error:
+        print(f"paceline: {error}", file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
     except PacelineError as error:
         print(f"paceline: {error}", file=sys.stderr)
         sys.exit(ExitCode.RUN_FAILED)

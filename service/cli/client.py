@@ -18,11 +18,13 @@ class RequestFailed(PacelineError):
 
 
 class Client:
-    """The service at the configured URL."""
+    """The service at the configured URL, asked with the configured token."""
 
     def __init__(self, settings: Settings) -> None:
         self.url = settings.resolved_url
-        self._http = httpx.Client(base_url=self.url, timeout=30.0)
+        token = settings.token.get_secret_value().strip()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=30.0)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """JSON of a GET. Raises RequestFailed and ServiceUnreachable."""

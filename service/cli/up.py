@@ -34,14 +34,12 @@ def up(
     engine = make_engine(settings.resolved_database_url)
     migration.upgrade(engine)
     engine.dispose()
+    app = create_app(settings)
     print(f"Paceline is at http://{settings.host}:{settings.port}/ui (stop it with Ctrl-C).")
     print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
+    # service/api/requests.py logs each request.
     uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,  # service/api/requests.py logs each request
+        app, host=settings.host, port=settings.port, log_config=None, access_log=False
     )
 
 

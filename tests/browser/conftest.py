@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from dashboards.router import make_router
 from service.api import errors, runs
+from service.api.access import Access
 from service.db import models
 from service.db.base import Base
 from service.db.session import Sessions, make_engine, make_sessions, transaction
@@ -61,11 +62,20 @@ def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     yield from _serve(tmp_path_factory.mktemp("empty"), lambda _session: {})
 
 
-def _serve(folder: Path, fill: Callable[[Session], dict[str, UUID]]) -> Iterator[Site]:
+@pytest.fixture
+def guarded_site(tmp_path: Path) -> Iterator[Site]:
+    """The service that asks for tokens, with the runs of one test alone."""
+    yield from _serve(tmp_path, store_all, asks_token=True)
+
+
+def _serve(
+    folder: Path, fill: Callable[[Session], dict[str, UUID]], *, asks_token: bool = False
+) -> Iterator[Site]:
     engine = make_engine(f"sqlite:///{folder / 'test.db'}")
     Base.metadata.create_all(engine)
     app = FastAPI()
     app.state.sessions, app.state.send = make_sessions(engine), lambda _message: None
+    app.state.access = Access(asks_token=asks_token, key="k" * 32)
     with transaction(app.state.sessions, app.state.send) as session:
         stored = fill(session)
     errors.install(app)

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from service.api import errors, health, loopback, registry, runs
+from service.api.access import Access
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions, send_after_commit, transaction
 from service.domain import Failure, FailureReason, Status
@@ -44,6 +45,7 @@ def make_app(engine: Engine) -> FastAPI:
     app = FastAPI()
     app.state.engine, app.state.sessions = engine, make_sessions(engine)
     app.state.send = Outbox(app.state.sessions)
+    app.state.access = Access(asks_token=False, key="k" * 32)
     errors.install(app)
     loopback.install(app)
     for router in (runs.router, registry.router, health.router):
@@ -95,6 +97,7 @@ def test_a_run_is_accepted_and_can_be_followed(client: TestClient, outbox: Outbo
     assert (run["status"], run["verdict"], run["intent"]) == ("queued", None, "gate")
     assert run["baseline"]["requested"] == "main"
     assert run["candidate"]["requested"] == "faster"
+    assert run["requested_by"] == "local"
     assert outbox.messages == [Message("paceline.plan_run", (run["id"],))]
 
     detail = client.get(response.headers["location"]).json()

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from dashboards import assets
 from dashboards.router import make_router, page_modules
 from dashboards.templating import render
+from service.api.access import Access
 from service.errors import NotFound
 
 
@@ -23,6 +24,7 @@ def no_session() -> Iterator[None]:
 def get():
     """Asks the pages, mounted as the service mounts them."""
     app = FastAPI()
+    app.state.access = Access(asks_token=False, key="k" * 32)
     app.include_router(make_router(no_session, lambda _row: b""), prefix="/ui")
 
     client = TestClient(app, follow_redirects=False)

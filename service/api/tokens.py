@@ -1,0 +1,76 @@
+"""/tokens: make, list and revoke the tokens that others ask with."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api.access import PrincipalDep, needs
+from service.api.deps import SessionDep
+from service.api.fields import Name, Text
+from service.db import access as access_db
+from service.domain import Scope
+from service.usecases import access
+
+router = APIRouter(prefix="/tokens", tags=["tokens"])
+
+
+class TokenBody(BaseModel):
+    """A token to make. Without `expires_days` it lives until it is revoked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    scopes: Annotated[set[Scope], Field(min_length=1)]
+    expires_days: int | None = Field(None, ge=1, le=3650)
+
+
+class TokenView(BaseModel):
+    """A token without its secret."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: str
+    name: str
+    scopes: Sequence[Scope]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewTokenView(TokenView):
+    """A token that was just made; `token` is what its holder sends, and is shown here only."""
+
+    token: str
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    operation_id="create_token",
+    dependencies=[needs(Scope.ADMIN)],
+)
+def create_token(
+    body: TokenBody, session: SessionDep, principal: PrincipalDep, response: Response
+) -> NewTokenView:
+    """Make a token, with no scope that you lack."""
+    made = access.create(session, creator=principal, **body.model_dump())
+    response.headers["Cache-Control"] = "no-store"
+    return NewTokenView(token=made.text, **TokenView.model_validate(made.row).model_dump())
+
+
+@router.get("", operation_id="list_tokens", dependencies=[needs(Scope.ADMIN)])
+def list_tokens(session: SessionDep) -> Sequence[TokenView]:
+    """Tokens, newest first, revoked and expired ones too."""
+    return [TokenView.model_validate(row) for row in access_db.tokens(session)]
+
+
+@router.post("/{token_id}/revoke", operation_id="revoke_token", dependencies=[needs(Scope.ADMIN)])
+def revoke_token(token_id: Text, session: SessionDep) -> TokenView:
+    """Make a token worthless at once. It stays listed, since runs name who requested them."""
+    return TokenView.model_validate(access.revoke(session, token_id))
