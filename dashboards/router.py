@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from dashboards import assets, login, pages
+from dashboards import actions, assets, login, pages
 from dashboards.pages.artifact import ReadArtifact
 from dashboards.responses import PageRoute, page
 from dashboards.templating import ROOT
@@ -46,6 +46,7 @@ def make_router(
         endpoint = _endpoint(module, given)
         router.add_api_route(module.PATH, endpoint, response_class=HTMLResponse, dependencies=_READ)
     router.include_router(login.router)
+    router.include_router(actions.router)
     router.add_api_route("/static/{version}/{name}", _static, dependencies=[OPEN])
     router.add_api_route("/", lambda: RedirectResponse(ROOT), dependencies=_READ)
     router.add_api_route("/{path:path}", _unknown, dependencies=_READ)

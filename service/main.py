@@ -72,9 +72,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     if settings.is_standalone:
         loopback.install(app)
     requests.install(app, monitor)
-    routers = (runs, registry, tokens, health, monitoring)
-    for router in (module.router for module in routers):
-        app.include_router(router)
+    for resource in (runs, registry, tokens, health, monitoring):
+        app.include_router(resource.router)
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
     hidden = APIRouter(include_in_schema=False)
     hidden.add_api_route("/", lambda: RedirectResponse("/ui"), dependencies=[OPEN])

@@ -1,6 +1,6 @@
 """Access: tokens, and who requested a run.
 
-Revision 0003, after 0001.
+Revision 0003, after 0002.
 """
 
 import sqlalchemy as sa
@@ -8,7 +8,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 

@@ -5,8 +5,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.exposition import choose_encoder
 from sqlalchemy import Engine
 
+from service.api.access import needs
 from service.api.collector import DatabaseCollector
 from service.db.session import Message, Send, Sessions
+from service.domain import Scope
 
 router = APIRouter(tags=["health"])
 
@@ -65,6 +67,7 @@ class Monitor:
 @router.get(
     "/metrics",
     operation_id="service_metrics",
+    dependencies=[needs(Scope.READ)],
     response_class=Response,
     responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
 )

@@ -38,9 +38,7 @@ def up(
     print(f"Paceline is at http://{settings.host}:{settings.port}/ui (stop it with Ctrl-C).")
     print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
     # service/api/requests.py logs each request.
-    uvicorn.run(
-        app, host=settings.host, port=settings.port, log_config=None, access_log=False
-    )
+    uvicorn.run(app, host=settings.host, port=settings.port, log_config=None, access_log=False)
 
 
 def _is_taken(host: str, port: int) -> bool:

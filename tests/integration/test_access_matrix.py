@@ -146,7 +146,7 @@ def test_what_each_route_declares(app: FastAPI):
             "POST /ui/login",
             "POST /ui/logout",
         ],
-        "runs:write": ["POST /runs", "POST /runs/*/cancel"],
+        "runs:write": ["POST /runs", "POST /runs/*/cancel", "POST /ui/runs/*/cancel"],
         "admin": ["GET /tokens", "POST /projects", "POST /tokens", "POST /tokens/*/revoke"],
     }
 

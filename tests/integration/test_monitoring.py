@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from service.api import errors, health, loopback, monitoring, requests, runs
+from service.api.access import Access
 from service.api.monitoring import Monitor
 from service.config import Settings
 from service.db import leases, models
@@ -41,6 +42,7 @@ def no_message(_message: Message) -> None:
 def make_app(engine: Engine) -> FastAPI:
     app = FastAPI()
     app.state.engine, app.state.sessions = engine, make_sessions(engine)
+    app.state.access = Access(asks_token=False, key="k" * 32)
     monitor = Monitor(engine, app.state.sessions)
     app.state.send = monitor.counted(no_message)
     errors.install(app)

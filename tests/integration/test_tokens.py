@@ -190,6 +190,7 @@ def test_the_commands_ask_with_the_configured_token(
         return TestClient(app, base_url=BASE, headers=headers)
 
     monkeypatch.setattr("service.cli.client.httpx.Client", connect)
+    monkeypatch.setenv("COLUMNS", "200")  # room for the table
     assert paceline(monkeypatch, "runs") == 4
     assert "This needs a token" in capsys.readouterr().err
 
