@@ -3,8 +3,9 @@
 import sys
 
 import typer
+from sqlalchemy.exc import OperationalError
 
-from service.cli import compare, database, project, report, runs, token, up, worker
+from service.cli import api, compare, database, project, report, runs, token, up, worker
 from service.cli.client import RequestFailed
 from service.cli.exit_codes import ExitCode
 from service.errors import Conflict, PacelineError, Refused
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("up")(up.up)
+app.command("api")(api.api)
 app.command("compare")(compare.compare)
 app.command("runs")(runs.runs)
 app.command("report")(report.report)
@@ -38,6 +40,10 @@ def main() -> None:
     except (Refused, Conflict) as error:
         print(f"paceline: {error}", file=sys.stderr)
         sys.exit(ExitCode.USAGE)
+    except OperationalError as error:
+        detail = f"The database does not answer; look at PACELINE_DATABASE_URL. ({error.orig})"
+        print(f"paceline: {detail}", file=sys.stderr)
+        sys.exit(ExitCode.RUN_FAILED)
     except PacelineError as error:
         print(f"paceline: {error}", file=sys.stderr)
         sys.exit(ExitCode.RUN_FAILED)
