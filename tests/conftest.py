@@ -68,7 +68,7 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def empty_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """An empty database of either kind."""
     if request.param == "sqlite":
-        with _disposed(f"sqlite:///{tmp_path / 'test.db'}") as engine:
+        with _disposed(f"sqlite:///{tmp_path / 'empty.db'}") as engine:
             yield engine
     else:
         with postgres_database(request.getfixturevalue("postgres_url"), "template1") as engine:

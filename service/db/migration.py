@@ -25,16 +25,32 @@ def downgrade(engine: Engine, revision: str) -> None:
     _run(engine, command.downgrade, revision)
 
 
+def head() -> str:
+    """Revision of the schema that this version needs."""
+    found = _scripts().get_current_head()
+    assert found is not None
+    return found
+
+
+def current(connection: Connection) -> str | None:
+    """Revision of a database's schema; None where it has none."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def is_known(revision: str) -> bool:
+    """Whether this version can upgrade from a revision; a newer version's is not known."""
+    return revision in {script.revision for script in _scripts().walk_revisions()}
+
+
 def pending(engine: Engine) -> str | None:
     """Why the database cannot be used yet; None where it is ready."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
     try:
         with engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
+            found = current(connection)
     except SQLAlchemyError as error:
         return f"The database does not answer: {type(error).__name__}."
-    if current != head:
-        return f"The schema is at {current}, this version needs {head}: run `paceline db upgrade`."
+    if found != head():
+        return f"The schema is at {found}, this version needs {head()}: run `paceline db upgrade`."
     return None
 
 
@@ -63,6 +79,10 @@ def _unchecked_references(connection: Connection) -> Iterator[None]:
         assert not broken, f"the migration left rows that refer to nothing: {broken[:3]}"
     finally:
         driver.execute("pragma foreign_keys=on")
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
 
 
 def _config() -> Config:
