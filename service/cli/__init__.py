@@ -5,7 +5,19 @@ import sys
 import typer
 from sqlalchemy.exc import OperationalError
 
-from service.cli import api, backup, compare, database, project, report, runs, token, up, worker
+from service.cli import (
+    api,
+    backup,
+    compare,
+    database,
+    doctor,
+    project,
+    report,
+    runs,
+    token,
+    up,
+    worker,
+)
 from service.cli.client import RequestFailed
 from service.cli.exit_codes import ExitCode
 from service.errors import Conflict, PacelineError, Refused
@@ -24,6 +36,7 @@ app.command("runs")(runs.runs)
 app.command("report")(report.report)
 app.command("worker")(worker.worker)
 app.command("beat")(worker.beat)
+app.command("doctor")(doctor.doctor)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(project.app)
