@@ -13,6 +13,9 @@ from service.main import create_app
 
 # Time for open requests after SIGTERM; whoever stops the service must wait a little longer.
 DRAIN_S = 20
+# A process that is silent for so long is replaced. It is silent while it starts, too, and a busy
+# machine takes its time: too short a limit would replace it again and again.
+_SILENCE_S = 60
 
 
 def api() -> None:
@@ -30,6 +33,7 @@ def api() -> None:
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         timeout_graceful_shutdown=DRAIN_S,
+        timeout_worker_healthcheck=_SILENCE_S,
         server_header=False,
         log_config=None,
     )

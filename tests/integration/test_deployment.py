@@ -23,7 +23,7 @@ from tests.architecture.source import ROOT
 from tests.conftest import missing
 
 PASSWORD = "0123abcd"
-_START_S = 120.0
+_START_S = 240.0
 
 on_postgres = pytest.mark.parametrize("empty_engine", ["postgresql"], indirect=True)
 
@@ -50,6 +50,7 @@ def until(is_there: Callable[[], bool]) -> None:
 
 @on_postgres
 @pytest.mark.postgres
+@pytest.mark.timeout(900)
 def test_migrate_then_api_then_its_health_check_then_an_orderly_end(
     empty_engine: Engine, port: int, tmp_path: Path
 ):
