@@ -1,5 +1,6 @@
 """What a deployment starts, run as it stands: the commands of docker-compose.yml and the images."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -73,7 +74,9 @@ def test_migrate_then_api_then_its_health_check_then_an_orderly_end(
 
     assert not is_healthy()
     with (tmp_path / "log").open("wb") as log:
-        api = subprocess.Popen(paceline("api"), env=environment, cwd=ROOT, stderr=log)
+        api = subprocess.Popen(
+            paceline("api"), env=environment, cwd=ROOT, stderr=log, start_new_session=True
+        )
     try:
         until(is_healthy)
         processes = psutil.Process(api.pid).children(recursive=True)
@@ -83,8 +86,8 @@ def test_migrate_then_api_then_its_health_check_then_an_orderly_end(
         assert api.wait(60) == 0, (tmp_path / "log").read_text()
         assert not [child for child in serving if child.is_running()]
     finally:
-        if api.poll() is None:
-            api.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(api.pid, signal.SIGKILL)
     assert not is_healthy()
 
 
