@@ -28,7 +28,6 @@ class Settings(BaseSettings):
     artifact_url: str = Field(default="", description="fsspec URL for logs; empty: data_dir.")
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8321, description="Port to listen on.")
-    api_processes: int = Field(default=2, ge=1, description="Processes of `paceline api`.")
     proxy_addresses: str = Field(
         default="", description="Proxies whose X-Forwarded-* headers are believed."
     )

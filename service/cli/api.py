@@ -1,56 +1,37 @@
-"""`paceline api`: the HTTP API and the pages in production, several processes on one port."""
+"""`paceline api`: the HTTP API and the pages in production.
 
-import logging
+One process for one port: each tells Prometheus of its own requests. For more, start more.
+"""
+
 from ipaddress import ip_network
 
 import uvicorn
-from fastapi import FastAPI
 
+from service import logs
 from service.cli.production import production_settings
-from service.config import Settings
 from service.errors import Refused
 from service.main import create_app
 
 # Time for open requests after SIGTERM; whoever stops the service must wait a little longer.
 DRAIN_S = 20
-# A process that is silent for so long is replaced. It is silent while it starts, too, and a busy
-# machine takes its time: too short a limit would replace it again and again.
-_SILENCE_S = 60
 
 
 def api() -> None:
     """Serve API and pages. Database, broker and workers are elsewhere; see docs/operations.md."""
     settings = production_settings()
     proxies = trusted_proxies(settings.proxy_addresses)
-    _log()
-    create_app(settings)  # what it refuses is said once, and not by each process for ever
+    logs.configure(settings)
     uvicorn.run(
-        "service.cli.api:application",  # by name: each process builds its own
-        factory=True,
+        create_app(settings),
         host=settings.host,
         port=settings.port,
-        workers=settings.api_processes,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         timeout_graceful_shutdown=DRAIN_S,
-        timeout_worker_healthcheck=_SILENCE_S,
         server_header=False,
         log_config=None,
+        access_log=False,  # service/api/requests.py logs each request
     )
-
-
-def application() -> FastAPI:
-    """The application of one process."""
-    _log()
-    return create_app(Settings())
-
-
-def _log() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s"
-    )
-    for noisy in ("alembic", "httpx", "uvicorn.access"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def trusted_proxies(addresses: str) -> list[str]:

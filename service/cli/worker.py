@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from typing import Annotated
 
 import typer
@@ -12,8 +11,7 @@ from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.process import run_beat, run_worker
 from service import logs
-from service.cli.exit_codes import ExitCode
-from service.config import Settings
+from service.cli.production import production_settings
 from service.db.session import make_engine, make_sessions, transaction
 from service.usecases import registry
 
@@ -26,7 +24,8 @@ def worker(
     ] = "0",
 ) -> None:
     """Measure on this machine for a cluster; plan runs and reconcile meanwhile."""
-    settings = _production()
+    settings = production_settings()
+    logs.configure(settings)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     app = make_app(settings)
     send = make_send(app)
@@ -46,17 +45,6 @@ def worker(
 
 def beat() -> None:
     """Ring the reconciler regularly; one process is enough, two do no harm."""
-    run_beat(make_app(_production()))
-
-
-def _production() -> Settings:
-    settings = Settings()
+    settings = production_settings()
     logs.configure(settings)
-    if settings.is_standalone:
-        print(
-            "paceline: a worker of its own needs a broker: set PACELINE_BROKER_URL to Redis. "
-            "Without one, `paceline up` brings its own worker.",
-            file=sys.stderr,
-        )
-        raise typer.Exit(ExitCode.USAGE)
-    return settings
+    run_beat(make_app(settings))
