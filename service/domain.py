@@ -200,14 +200,16 @@ class Policy:
     def metric(self, name: str) -> MetricPolicy | None:
         """Rule for a metric; None where it is only recorded.
 
-        Throughput is judged like the step time unless the policy names it.
+        A throughput that the policy does not name is judged like the other one, or else like the
+        step time.
         """
         if METRICS[name].rule is Rule.RECORDED:
             return None
         if name in self.metrics:
             return self.metrics[name]
         if name in THROUGHPUT:
-            return self.metric("step_time_s")
+            named = [other for other in THROUGHPUT if other in self.metrics]
+            return self.metric(named[0] if named else "step_time_s")
         return _DEFAULT_METRICS[name]
 
     @property

@@ -65,6 +65,16 @@ def test_throughput_is_judged_like_the_step_time_unless_named():
     assert Policy(metrics={"tokens_per_s": named}).metric("tokens_per_s") == named
 
 
+@pytest.mark.parametrize(
+    ("named", "measured"), [("steps_per_s", "tokens_per_s"), ("tokens_per_s", "steps_per_s")]
+)
+def test_a_rule_for_one_throughput_holds_for_the_other(named: str, measured: str):
+    """Which of them is measured is the trainer's affair, not the policy's."""
+    strict = MetricPolicy(min_effect=0.01, gate=True)
+    lax = MetricPolicy(min_effect=0.05, gate=False)
+    assert Policy(metrics={"step_time_s": lax, named: strict}).metric(measured) == strict
+
+
 def test_every_metric_has_a_rule_or_is_only_recorded():
     for name, metric in METRICS.items():
         rule = Policy().metric(name)
