@@ -58,16 +58,16 @@ def read_samples(
 
 
 def with_throughput(samples: Mapping[str, Samples], warmup: int) -> dict[str, Samples]:
-    """Samples with work over time: tokens_per_s where every step told its tokens, else steps_per_s.
+    """Samples with work over time: steps_per_s, and tokens_per_s where every step told its tokens.
 
-    Both are over the summed step times of the steady window: a median hides rare long steps.
+    Both are over the summed step times of the steady window: a median hides rare long steps. Steps
+    are always counted, for the other side may tell no tokens.
     """
     found = dict(samples)
     tokens = found.pop("tokens_per_step", None)
     times = found["step_time_s"][warmup:]
-    if tokens is None or not tokens[warmup:].any():
-        found["steps_per_s"] = np.array([len(times) / times.sum()])
-    else:
+    found["steps_per_s"] = np.array([len(times) / times.sum()])
+    if tokens is not None and tokens[warmup:].any():
         found["tokens_per_s"] = np.array([tokens[warmup:].sum() / times.sum()])
     return found
 

@@ -59,7 +59,7 @@ _ALL = (
         unit="steps/s",
         better=Better.HIGHER,
         rule=Rule.PAIRED,
-        meaning="Steps over their summed times; stands in where no tokens are reported.",
+        meaning="Steps over their summed times; stands in where not both sides report tokens.",
     ),
     Metric(
         name="peak_rss_bytes",

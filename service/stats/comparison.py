@@ -45,14 +45,15 @@ def unmeasured(
     verdict: Verdict,
     reason: str,
     policy: Policy,
-    metrics: Sequence[str] = (),
+    metrics: Sequence[str] | None = None,
 ) -> list[MetricComparison]:
     """One comparison per metric that says why there is no measurement.
 
     Without `metrics`: those the policy names, and the step time.
     """
-    names = metrics or [name for name in METRICS if name in policy.metrics or name == "step_time_s"]
-    rules = {name: policy.metric(name) for name in names}
+    if metrics is None:
+        metrics = [name for name in METRICS if name in policy.metrics or name == "step_time_s"]
+    rules = {name: policy.metric(name) for name in metrics}
     return [
         MetricComparison(
             metric=name,

@@ -15,7 +15,7 @@ _WORDS = {
     Verdict.INCONCLUSIVE: "No verdict yet",
     Verdict.INVALID: "No verdict: the measurement is invalid",
     Verdict.INCOMPARABLE: "No verdict: the sides are not comparable",
-    Verdict.MISSING: "No verdict: a side did not run",
+    Verdict.MISSING: "No verdict: not measured",
 }
 
 

@@ -1,7 +1,7 @@
 """From stored pairs to stored comparisons: read, call the pure engine, write."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 from uuid import UUID
@@ -9,13 +9,32 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from service.db import models, results
-from service.domain import Arrangement, MetricPolicy, Policy, Role, Verdict
-from service.metrics import THROUGHPUT
+from service.domain import Arrangement, Policy, Role, Verdict
+from service.metrics import METRICS, THROUGHPUT, Rule
 from service.stats.compare import MetricComparison, compare, unmeasured
 from service.stats.exact import compare_exact
 from service.stats.pairs import PairEffects
 
+_DEVICE_MEMORY = "peak_allocated_bytes"
 _UNMEASURED = "unmeasured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a case's usable trials measured: those of its valid pairs, and those that ran alone."""
+
+    effects: Sequence[PairEffects]
+    in_pairs: Sequence[models.Trial]
+    alone: Sequence[models.Trial]
+
+    def values(self, metric: str) -> dict[Role, list[float]]:
+        """The metric's value of each trial that it is judged from, per side."""
+        is_exact = METRICS[metric].rule is Rule.EXACT
+        return _values(self.alone if is_exact else self.in_pairs, metric)
+
+    def is_reported(self, metric: str) -> bool:
+        """Whether any trial of a valid pair has the metric."""
+        return any(_values(self.in_pairs, metric).values())
 
 
 def judge_case(
@@ -25,21 +44,9 @@ def judge_case(
 
     `num_cases` is how many cases the run measures: they share its error rate.
     """
-    pairs = [pair for pair in results.pairs(session, job_id, case_id) if not pair.invalid_reason]
-    effects = [PairEffects(pair=str(pair.id), effects=pair.effects) for pair in pairs]
-    comparisons = compare(effects, policy, num_cases=num_cases)
-    trials = [trial for pair in pairs for trial in pair.trials]
-    alone = [
-        trial for pair in pairs if pair.arrangement is Arrangement.ABBA for trial in pair.trials
-    ]
-    alone += [t for t in results.solo_trials(session, job_id, case_id) if not t.failure_reason]
-    device_memory = policy.metric("peak_allocated_bytes")
-    values = _values(alone, "peak_allocated_bytes")
-    if device_memory is not None and any(values.values()):
-        comparisons.append(_exact(values, device_memory))
-    comparisons += _never_measured(comparisons, policy)
-    inputs = [str(pair.id) for pair in pairs]
-    rows = [_row(job_id, case_id, item, inputs, trials) for item in comparisons]
+    evidence = _evidence(session, job_id, case_id)
+    comparisons = _compare(evidence, policy, num_cases)
+    rows = [_row(job_id, case_id, item, evidence) for item in comparisons]
     results.replace_comparisons(session, job_id, case_id, rows, keep_history=is_final)
     return comparisons
 
@@ -48,29 +55,64 @@ def record_unmeasured(
     session: Session, job_id: UUID, case_id: UUID, policy: Policy, verdict: Verdict, reason: str
 ) -> None:
     """Store that a case has no measured comparison, and why."""
-    comparisons = unmeasured(verdict, reason, policy)
-    rows = [_row(job_id, case_id, comparison, [], []) for comparison in comparisons]
+    nothing = _Evidence(effects=[], in_pairs=[], alone=[])
+    rows = [_row(job_id, case_id, item, nothing) for item in unmeasured(verdict, reason, policy)]
     results.replace_comparisons(session, job_id, case_id, rows, keep_history=False)
 
 
-def _never_measured(found: Sequence[MetricComparison], policy: Policy) -> list[MetricComparison]:
-    """Gating metrics that the policy names and no pair measured on both sides: that is no pass."""
-    measured = {comparison.metric for comparison in found}
-    if measured & set(THROUGHPUT):
-        measured |= set(THROUGHPUT)  # one stands for both
-    names = [name for name, rule in policy.metrics.items() if rule.gate and name not in measured]
-    reason = "No pair measured it on both sides."
-    return unmeasured(Verdict.MISSING, reason, policy, names) if names else []
-
-
-def _exact(values: Mapping[Role, Sequence[float]], policy: MetricPolicy) -> MetricComparison:
-    return compare_exact(
-        "peak_allocated_bytes", values[Role.BASELINE], values[Role.CANDIDATE], policy
+def _evidence(session: Session, job_id: UUID, case_id: UUID) -> _Evidence:
+    pairs = [pair for pair in results.pairs(session, job_id, case_id) if not pair.invalid_reason]
+    solo = [t for t in results.solo_trials(session, job_id, case_id) if not t.failure_reason]
+    abba = [pair for pair in pairs if pair.arrangement is Arrangement.ABBA]
+    return _Evidence(
+        effects=[PairEffects(pair=str(pair.id), effects=pair.effects) for pair in pairs],
+        in_pairs=[trial for pair in pairs for trial in pair.trials],
+        alone=[trial for pair in abba for trial in pair.trials] + solo,
     )
 
 
+def _compare(evidence: _Evidence, policy: Policy, num_cases: int) -> list[MetricComparison]:
+    """Comparisons of what both sides measured, and of what gates and is missing."""
+    compared = compare(evidence.effects, policy, num_cases=num_cases)
+    found = {comparison.metric: comparison for comparison in compared}
+    rule, values = policy.metric(_DEVICE_MEMORY), evidence.values(_DEVICE_MEMORY)
+    if rule is not None and all(values.values()):
+        found[_DEVICE_MEMORY] = compare_exact(
+            _DEVICE_MEMORY, values[Role.BASELINE], values[Role.CANDIDATE], rule
+        )
+    return [*found.values(), *_missing(found, evidence, policy)]
+
+
+def _missing(
+    judged: Collection[str], evidence: _Evidence, policy: Policy
+) -> list[MetricComparison]:
+    """Gating metrics that the policy names or a side reported, and that are not judged: no pass."""
+    has_throughput = any(name in judged for name in THROUGHPUT)  # one stands for both
+    found = []
+    for name in METRICS:
+        rule = policy.metric(name)
+        is_judged = name in judged or (name in THROUGHPUT and has_throughput)
+        is_expected = name in policy.metrics or evidence.is_reported(name)
+        if rule is not None and rule.gate and is_expected and not is_judged:
+            reason = _absence(name, evidence.values(name))
+            found += unmeasured(Verdict.MISSING, reason, policy, [name])
+    return found
+
+
+def _absence(metric: str, values: Mapping[Role, Sequence[float]]) -> str:
+    """Which side has no value of a metric; its trainer has to report it as the other's does."""
+    where = "solo trial" if METRICS[metric].rule is Rule.EXACT else "valid pair"
+    match [role for role in Role if not values[role]]:
+        case []:
+            return f"No {where} has the {metric} of both sides."
+        case [role]:
+            return f"The {role} reported no {metric} in any {where}; the other side did."
+        case _:
+            return f"Neither side reported its {metric} in a {where}."
+
+
 def _values(trials: Sequence[models.Trial], metric: str) -> dict[Role, list[float]]:
-    """A metric's value of each trial, per side."""
+    """A metric's value of each trial, per side, the baseline first."""
     found: dict[Role, list[float]] = {role: [] for role in Role}
     for trial in trials:
         found[trial.role].extend(m.median for m in trial.measurements if m.metric == metric)
@@ -81,10 +123,9 @@ def _row(
     job_id: UUID,
     case_id: UUID,
     comparison: MetricComparison,
-    inputs: Sequence[str],
-    trials: Sequence[models.Trial],
+    evidence: _Evidence,
 ) -> models.Comparison:
-    values = _values(trials, comparison.metric)
+    values = evidence.values(comparison.metric)
     parameters = dict(comparison.parameters)
     fields: dict[str, Any] = {
         name: getattr(comparison, name)
@@ -109,7 +150,7 @@ def _row(
         algorithm=parameters.pop("algorithm", _UNMEASURED),
         version=parameters.pop("version", 1),
         parameters=parameters,
-        inputs=list(inputs),
+        inputs=[pair.pair for pair in evidence.effects],
         baseline_value=median(values[Role.BASELINE]) if values[Role.BASELINE] else None,
         candidate_value=median(values[Role.CANDIDATE]) if values[Role.CANDIDATE] else None,
         looks=[models.Look(**asdict(look)) for look in comparison.looks],

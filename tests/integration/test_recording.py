@@ -1,6 +1,6 @@
 """From a worker's results to stored verdicts and views, on both databases."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, object_session
 from service import domain
 from service.db import catalog, models, reading, results
 from service.db import runs as runs_db
+from service.db.base import Samples
 from service.db.session import Message, Sessions, transaction
 from service.domain import (
     Arrangement,
@@ -25,6 +26,7 @@ from service.domain import (
     Verdict,
 )
 from service.errors import NotFound
+from service.stats.comparison import MetricComparison
 from service.usecases import judge, recording, runs
 from service.usecases.recording import PairResult, StoredFile
 from tests import factories
@@ -65,6 +67,27 @@ def record(session: Session, job: models.Job, *pairs: PairResult) -> None:
 def judged(session: Session, job: models.Job, *, is_final: bool = False) -> dict[str, Verdict]:
     found = judge.judge_case(session, job.id, case_id(job), POLICY, num_cases=1, is_final=is_final)
     return {comparison.metric: comparison.verdict for comparison in found}
+
+
+def by_metric(session: Session, job: models.Job, policy: Policy) -> dict[str, MetricComparison]:
+    found = judge.judge_case(session, job.id, case_id(job), policy, num_cases=1, is_final=False)
+    return {comparison.metric: comparison for comparison in found}
+
+
+def reporting(
+    values: Mapping[Role, Mapping[str, float]], *pairs: PairResult
+) -> Iterator[PairResult]:
+    """The pairs with more that their sides report."""
+    for pair in pairs:
+        trials = {
+            role: replace(trial, samples={**trial.samples, **singles(values.get(role, {}))})
+            for role, trial in pair.trials.items()
+        }
+        yield replace(pair, trials=trials)
+
+
+def singles(values: Mapping[str, float]) -> dict[str, Samples]:
+    return {name: np.array([value]) for name, value in values.items()}
 
 
 def pairs_with(change: float, num_pairs: int, seed: int = 5) -> list[PairResult]:
@@ -211,20 +234,66 @@ def test_a_gating_metric_that_nobody_measured_is_missing(session: Session, job: 
     """A trainer that stopped to record its memory must not pass for one that needs no more."""
     rule = MetricPolicy(min_effect=0.05, gate=True)
     metrics = {**POLICY.metrics, "peak_rss_bytes": rule, "tokens_per_s": rule}
-    only_baseline = factories.pair()
-    peak = {"peak_rss_bytes": np.array([2**30])}
-    trials = {
-        role: replace(trial, samples=trial.samples | (peak if role is Role.BASELINE else {}))
-        for role, trial in only_baseline.trials.items()
-    }
-    record(session, job, replace(only_baseline, trials=trials), *pairs_with(0.0, 4))
-    found = judge.judge_case(
-        session, job.id, case_id(job), Policy(metrics=metrics), num_cases=1, is_final=False
+    record(session, job, *pairs_with(0.0, 5))
+    found = by_metric(session, job, Policy(metrics=metrics))
+    assert found["peak_rss_bytes"].verdict is Verdict.MISSING
+    assert found["peak_rss_bytes"].reasons == (
+        "Neither side reported its peak_rss_bytes in a valid pair.",
     )
-    verdicts = {comparison.metric: comparison.verdict for comparison in found}
-    assert verdicts["peak_rss_bytes"] is Verdict.MISSING
-    assert "tokens_per_s" not in verdicts, "steps_per_s stands in for it"
-    assert {row.metric for row in results.comparisons(session, [job.id])} == set(verdicts)
+    assert "tokens_per_s" not in found, "steps_per_s stands in for it"
+    assert {row.metric for row in results.comparisons(session, [job.id])} == set(found)
+
+
+@pytest.mark.parametrize("silent", list(Role))
+@pytest.mark.parametrize(
+    ("arrangement", "metric", "where"),
+    [
+        (Arrangement.LOCKSTEP, "peak_rss_bytes", "valid pair"),
+        (Arrangement.LOCKSTEP, "peak_allocated_bytes", "solo trial"),
+        (Arrangement.ABBA, "peak_allocated_bytes", "solo trial"),
+    ],
+)
+def test_what_only_one_side_reports_is_missing_whether_or_not_the_policy_names_it(
+    session: Session,
+    job: models.Job,
+    arrangement: Arrangement,
+    metric: str,
+    where: str,
+    silent: Role,
+):
+    (other,) = set(Role) - {silent}
+    one_sided = reporting({other: {metric: 2.0**30}}, *pairs_with(0.0, 5))
+    record(session, job, *(replace(pair, arrangement=arrangement) for pair in one_sided))
+    alone = factories.trial(other, samples={metric: np.array([2.0**30])})
+    recording.record_solo(session, runs_db.job(session, job.id), case_id(job), alone)
+    found = by_metric(session, job, Policy())[metric]
+    assert (found.verdict, found.is_gating) == (Verdict.MISSING, True)
+    assert found.reasons == (
+        f"The {silent} reported no {metric} in any {where}; the other side did.",
+    )
+
+
+def test_what_does_not_gate_may_be_left_out(session: Session, job: models.Job):
+    one_sided = reporting({Role.BASELINE: {"peak_rss_bytes": 2.0**30}}, *pairs_with(0.0, 5))
+    record(session, job, *one_sided)
+    silenced = Policy(metrics={"peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=False)})
+    assert "peak_rss_bytes" not in by_metric(session, job, silenced)
+
+
+def test_device_memory_that_no_solo_trial_told_is_missing(session: Session, job: models.Job):
+    """In lock-step both sides share the device: what they report there does not count."""
+    told = {role: {"peak_allocated_bytes": 2.0**30} for role in Role}
+    record(session, job, *reporting(told, *pairs_with(0.0, 5)))
+    assert judged(session, job)["peak_allocated_bytes"] is Verdict.MISSING
+
+
+@pytest.mark.parametrize("teller", list(Role))
+def test_steps_stand_for_throughput_where_only_one_side_tells_its_tokens(
+    session: Session, job: models.Job, teller: Role
+):
+    record(session, job, *reporting({teller: {"tokens_per_s": 9e4}}, *pairs_with(0.10, 3)))
+    assert judged(session, job)["steps_per_s"] is Verdict.REGRESSION
+    assert Verdict.MISSING not in judged(session, job).values()
 
 
 def comparisons_ever(session: Session, job: models.Job) -> list[models.Comparison]:

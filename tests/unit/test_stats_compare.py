@@ -311,6 +311,7 @@ def test_unmeasured_covers_what_the_policy_names():
 
 
 def test_unmeasured_takes_the_metrics_it_is_told():
+    assert unmeasured(Verdict.MISSING, "No GPU.", Policy(), metrics=[]) == []
     comparisons = unmeasured(Verdict.MISSING, "No GPU.", Policy(), metrics=["peak_allocated_bytes"])
     assert [item.metric for item in comparisons] == ["peak_allocated_bytes"]
 
