@@ -66,6 +66,8 @@ class Measuring:
             )
             for row in self._job.job_cases
         ]
+        # The cases of the run share its error rate.
+        self._num_cases = sum(work.unmeasurable is None for work in self._work)
 
     def run(self) -> None:
         """Measure every case that is not finished. Raises what `check` raises."""
@@ -190,17 +192,27 @@ class Measuring:
             self._judge(session, work)
 
     def _judge(self, session: Session, work: _Work) -> list[MetricComparison]:
-        """Compare on all pairs so far; the cases of the run share its error rate."""
-        num_cases = sum(other.unmeasurable is None for other in self._work)
+        """Compare on all pairs so far."""
         return judge.judge_case(
-            session, self._job.id, work.case_id, self._policy, num_cases=num_cases, is_final=False
+            session,
+            self._job.id,
+            work.case_id,
+            self._policy,
+            num_cases=self._num_cases,
+            is_final=False,
         )
 
     def _unmeasured(self, work: _Work, verdict: Verdict, reason: str) -> None:
-        """End a case without a measured comparison."""
+        """End a case; `verdict` is that of every metric which its pairs leave open."""
         with self._writing() as session:
             judge.record_unmeasured(
-                session, self._job.id, work.case_id, self._policy, verdict, reason
+                session,
+                self._job.id,
+                work.case_id,
+                self._policy,
+                verdict,
+                reason,
+                num_cases=self._num_cases,
             )
             runs_db.finish_case(session, self._job.id, work.case_id)
 

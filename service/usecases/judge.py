@@ -52,11 +52,25 @@ def judge_case(
 
 
 def record_unmeasured(
-    session: Session, job_id: UUID, case_id: UUID, policy: Policy, verdict: Verdict, reason: str
+    session: Session,
+    job_id: UUID,
+    case_id: UUID,
+    policy: Policy,
+    verdict: Verdict,
+    reason: str,
+    *,
+    num_cases: int,
 ) -> None:
-    """Store that a case has no measured comparison, and why."""
-    nothing = _Evidence(effects=[], in_pairs=[], alone=[])
-    rows = [_row(job_id, case_id, item, nothing) for item in unmeasured(verdict, reason, policy)]
+    """Store that nothing more of a case can be measured, and why: what is open gets `verdict`.
+
+    A metric that the valid pairs have decided keeps its own, for the first decision binds.
+    """
+    evidence = _evidence(session, job_id, case_id)
+    found = _compare(evidence, policy, num_cases)
+    names = [item.metric for item in found if item.verdict is Verdict.INCONCLUSIVE]
+    comparisons = [item for item in found if item.metric not in names]
+    comparisons += unmeasured(verdict, reason, policy, names)
+    rows = [_row(job_id, case_id, item, evidence) for item in comparisons]
     results.replace_comparisons(session, job_id, case_id, rows, keep_history=False)
 
 

@@ -31,7 +31,7 @@ from service.usecases import recording, runs
 from service.usecases.recording import PairResult, TrialResult
 from tests import factories
 from tests.conftest import on_sqlite
-from tests.integration.test_recording import POLICY, pairs_with
+from tests.integration.test_recording import POLICY, pairs_with, with_open_memory
 
 pytestmark = on_sqlite
 
@@ -190,6 +190,23 @@ def test_what_a_failure_means(
     assert (run.status, run.verdict) == (Status.FINISHED, verdict)
     assert "Rank 1 exited with 3." in reasons(run)
     assert len([trial for trial in run.trials if trial.pair is None]) == len(lab.solos)
+
+
+@pytest.mark.parametrize(
+    ("culprit", "open_verdict"),
+    [(Role.BASELINE, Verdict.MISSING), (Role.CANDIDATE, Verdict.BROKEN)],
+)
+def test_a_later_failure_leaves_the_first_decision_alone(
+    lab: Lab, culprit: Role, open_verdict: Verdict
+):
+    lab.pairs += [*with_open_memory(0.1), invalid(culprit)]
+    lab.solo[culprit] = FailureReason.CRASHED
+    run = lab.measure(lab.job())
+    found = {comparison.metric: comparison.verdict for comparison in run.comparisons}
+    assert found["step_time_s"] is Verdict.REGRESSION
+    assert found["peak_rss_bytes"] is open_verdict
+    assert run.status is Status.FINISHED
+    assert len(run.pairs) == 4
 
 
 def test_pairs_that_stay_invalid_are_given_up(lab: Lab):

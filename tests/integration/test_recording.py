@@ -90,6 +90,13 @@ def singles(values: Mapping[str, float]) -> dict[str, Samples]:
     return {name: np.array([value]) for name, value in values.items()}
 
 
+def with_open_memory(change: float) -> Iterator[PairResult]:
+    """Three pairs that decide the times, and leave host memory open."""
+    for pair, factor in zip(pairs_with(change, 3), (0.8, 1.0, 1.3), strict=True):
+        peaks = {Role.BASELINE: 2.0**30, Role.CANDIDATE: factor * 2.0**30}
+        yield from reporting({role: {"peak_rss_bytes": peak} for role, peak in peaks.items()}, pair)
+
+
 def pairs_with(change: float, num_pairs: int, seed: int = 5) -> list[PairResult]:
     rng = np.random.default_rng(seed)
     return [factories.pair(rng, change=change) for _ in range(num_pairs)]
@@ -296,6 +303,37 @@ def test_steps_stand_for_throughput_where_only_one_side_tells_its_tokens(
     assert Verdict.MISSING not in judged(session, job).values()
 
 
+def test_what_pairs_decided_outlives_a_later_failure(session: Session, job: models.Job):
+    record(session, job, *with_open_memory(0.10))
+    judge.record_unmeasured(
+        session, job.id, case_id(job), POLICY, Verdict.MISSING, "It is gone.", num_cases=1
+    )
+    rows = {row.metric: row for row in results.comparisons(session, [job.id])}
+    assert {name: row.verdict for name, row in rows.items()} == {
+        "step_time_s": Verdict.REGRESSION,
+        "steps_per_s": Verdict.REGRESSION,
+        "peak_rss_bytes": Verdict.MISSING,
+    }
+    assert rows["peak_rss_bytes"].reasons == ["It is gone."]
+    assert rows["step_time_s"].num_pairs == 3
+    assert rows["step_time_s"].looks
+
+
+def test_the_cases_of_a_run_share_its_error_rate_to_the_end(session: Session, job: models.Job):
+    rng = np.random.default_rng(5)
+    pairs = [factories.pair(rng, change=change) for change in (0.03, 0.05, 0.034, 0.046, 0.04)]
+    record(session, job, *pairs)
+
+    def ended(num_cases: int) -> set[str]:
+        judge.record_unmeasured(
+            session, job.id, case_id(job), POLICY, Verdict.MISSING, "Gone.", num_cases=num_cases
+        )
+        return {row.verdict for row in results.comparisons(session, [job.id])}
+
+    assert ended(num_cases=1) == {Verdict.REGRESSION}
+    assert ended(num_cases=50) == {Verdict.MISSING}
+
+
 def comparisons_ever(session: Session, job: models.Job) -> list[models.Comparison]:
     return session.query(models.Comparison).filter_by(job_id=job.id).all()
 
@@ -323,14 +361,14 @@ def test_final_comparisons_become_history(session: Session, job: models.Job):
 
 
 @pytest.mark.parametrize("verdict", [Verdict.MISSING, Verdict.BROKEN, Verdict.INVALID])
+@pytest.mark.parametrize("num_pairs", [0, 2])
 def test_what_was_not_measured_is_stored_with_its_reason(
-    session: Session, job: models.Job, verdict: Verdict
+    session: Session, job: models.Job, verdict: Verdict, num_pairs: int
 ):
-    record(session, job, *pairs_with(0.0, 3))
+    record(session, job, *pairs_with(0.0, num_pairs))
     judged(session, job)
-    judge.record_unmeasured(
-        session, job.id, case_id(job), POLICY, verdict, "The baseline does not run."
-    )
+    reason = "The baseline does not run."
+    judge.record_unmeasured(session, job.id, case_id(job), POLICY, verdict, reason, num_cases=1)
     rows = results.comparisons(session, [job.id])
     assert {row.verdict for row in rows} == {verdict}
     assert {tuple(row.reasons) for row in rows} == {("The baseline does not run.",)}
