@@ -1,32 +1,27 @@
 """paceline.yml: from its text to cases, suites and policy. Errors name line and field."""
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     model_validator,
 )
 
 from service.domain import LOOKS, Arrangement, Case, MetricPolicy, Policy
 from service.errors import ManifestError, Refused
-from service.metrics import METRICS, Rule
+from service.metrics import METRICS, THROUGHPUT, Rule
+from service.yaml_tree import Complaint, load, locate, unusable
 
 FILE_NAME = "paceline.yml"
 DEFAULT_SUITE = "default"
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # in no argument vector, in no database
-
-# Where something is wrong, and what.
-Complaint = tuple[Sequence[str | int], str]
 
 
 def _in_repository(script: str) -> str:
@@ -49,12 +44,34 @@ def _judged(name: str) -> str:
     return name
 
 
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+def _fraction(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ValueError("expected a fraction between 0 and 1; 0.02 means 2 %")
+    return float(value)
+
+
+def _writable(value: str | int | float | bool) -> str | int | float | bool:
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError("this number is too large; quote it to pass it on as it stands")
+    return value
+
+
+def _supported(version: int) -> int:
+    if version != 1:
+        raise ValueError("this Paceline reads version: 1")
+    return version
+
+
+_MANY = 1_000_000
+Count = Annotated[int, Field(ge=1, le=_MANY)]
+Positive = Annotated[float, Field(gt=0, le=_MANY, allow_inf_nan=False)]
+Option = Annotated[str | int | float | bool, AfterValidator(_writable)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    """Takes nothing for what it is not: no `true` for 1, no bytes for text."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, strict=True)
 
 
 class Setup(_Strict):
@@ -72,11 +89,11 @@ class CaseEntry(_Strict):
     script: Annotated[str, AfterValidator(_in_repository)] | None = None
     workload: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_0-9]+)+$")] | None = None
     args: list[str] = []
-    options: Annotated[dict[str, str | int | float | bool], Field(alias="with")] = {}
+    options: Annotated[dict[str, Option], Field(alias="with")] = {}
     world_sizes: Annotated[list[Count], Field(min_length=1), AfterValidator(_distinct)] = [1]
     threads_per_rank: Count = 1
-    warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    arrangement: Arrangement | None = None
+    warmup_steps: Annotated[int, Field(ge=0, le=_MANY)] | None = None
+    arrangement: Annotated[Arrangement | None, Field(strict=False)] = None
     timeout_s: Positive = 600.0
 
     @model_validator(mode="after")
@@ -91,7 +108,7 @@ class CaseEntry(_Strict):
 class MetricEntry(_Strict):
     """One entry of `policy.metrics:`."""
 
-    min_effect: Annotated[float, Field(gt=0, lt=10)]
+    min_effect: Annotated[float, PlainValidator(_fraction)]
     gate: bool = True
 
 
@@ -104,7 +121,7 @@ class PolicyEntry(_Strict):
 
 
 class _Document(_Strict):
-    version: Literal[1]
+    version: Annotated[int, AfterValidator(_supported)]
     setup: Setup = Setup()
     cases: Annotated[list[CaseEntry], Field(min_length=1)]
     suites: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
@@ -121,6 +138,9 @@ class _Document(_Strict):
             for number, member in enumerate(members):
                 if member not in names:
                     yield ("suites", suite, number), f"{member!r} is no case; known: {names}"
+        if set(THROUGHPUT) <= set(self.policy.metrics):
+            both = " and ".join(THROUGHPUT)
+            yield ("policy", "metrics"), f"one of {both} stands for both; name only one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,16 +174,16 @@ class Manifest:
 
 def parse(text: str, source: str = FILE_NAME) -> Manifest:
     """Manifest from YAML text. Raises ManifestError, which names `source`, line and field."""
-    tree, value = _load(text, source)
+    tree, value = load(text, source)
 
     def wrong(path: Sequence[str | int], detail: str) -> ManifestError:
-        known, line = _locate(tree, path)
+        known, line = locate(tree, path)
         field = ".".join(map(str, known)) or "(document)"
         return ManifestError(source=source, line=line, field=field, detail=detail)
 
     if not isinstance(value, dict):
         raise wrong((), "expected a mapping with version:, cases: and more")
-    for path, detail in _unusable(tree):
+    for path, detail in unusable(tree):
         raise wrong(path, detail)
     try:
         document = _Document.model_validate(value)
@@ -173,19 +193,6 @@ def parse(text: str, source: str = FILE_NAME) -> Manifest:
     for path, detail in document.contradictions():
         raise wrong(path, detail)
     return _manifest(document)
-
-
-def _load(text: str, source: str) -> tuple[yaml.Node | None, Any]:
-    """The document as nodes, which know their lines, and as a value."""
-    try:
-        return yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-    # PyYAML lets through what its constructors stumble over: `!!bool x`, 2024-13-45, [[[[...
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-        detail = problem or f"a value cannot be read: {error}"
-        raise ManifestError(source=source, line=line, field="(syntax)", detail=detail) from error
 
 
 def _manifest(document: _Document) -> Manifest:
@@ -206,7 +213,7 @@ def _manifest(document: _Document) -> Manifest:
 
 
 def _cases(entry: CaseEntry) -> list[Case]:
-    options = [f"--{key.replace('_', '-')}={value}" for key, value in entry.options.items()]
+    options = [_option(name.replace("_", "-"), value) for name, value in entry.options.items()]
     many = len(entry.world_sizes) > 1
     return [
         Case(
@@ -224,49 +231,11 @@ def _cases(entry: CaseEntry) -> list[Case]:
     ]
 
 
-def _unusable(tree: yaml.Node | None) -> Iterator[Complaint]:
-    """Keys given twice, of which YAML would drop the first, and text that nothing can store."""
-    seen: set[int] = set()  # an alias may lead back to its anchor
-    todo: list[tuple[yaml.Node | None, tuple[str | int, ...]]] = [(tree, ())]
-    while todo:
-        node, path = todo.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode) and _UNSTORABLE.search(node.value):
-            yield path, f"{node.value!r} holds a NUL or half a character"
-        elif isinstance(node, yaml.SequenceNode):
-            todo += [(child, (*path, number)) for number, child in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            keys = Counter(str(key.value) for key, _ in node.value)
-            for key, times in keys.items():
-                if times > 1:
-                    yield (*path, key), "this key is given twice; one of them would be ignored"
-                if _UNSTORABLE.search(key):
-                    yield path, f"the key {key!r} holds a NUL or half a character"
-            todo += [(child, (*path, str(key.value))) for key, child in node.value]
-
-
-def _locate(tree: yaml.Node | None, path: Sequence[str | int]) -> tuple[Sequence[str | int], int]:
-    """The part of `path` that makes sense in the document, and the line of its deepest node.
-
-    Pydantic's paths go on where the document ends: to the variant of a union, or to `[key]`.
-    """
-    node, line, known = tree, tree.start_mark.line + 1 if tree else 1, []
-    for part in path:
-        child: yaml.Node | None = None
-        if isinstance(node, yaml.MappingNode) and part != "[key]":
-            for key, value in node.value:
-                if key.value == part:
-                    child, line = value, key.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            child = node.value[part]
-            line = child.start_mark.line + 1
-        else:
-            break
-        known.append(part)
-        node = child
-    return known, line
+def _option(name: str, value: str | int | float | bool) -> str:
+    """An argument as a workload's command line takes it."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}={value}"
 
 
 def _remedy(kind: str, message: str) -> str:
@@ -274,4 +243,6 @@ def _remedy(kind: str, message: str) -> str:
         return "this field is unknown; remove it or correct its spelling"
     if kind == "missing":
         return "this field is required; add it"
+    if kind == "string_type":
+        return f"{message}; quote it"
     return message.removeprefix("Value error, ")

@@ -22,6 +22,7 @@ policy:
 """
 SMALL = "version: 1\ncases:\n  - {name: a, script: train.py%s}\n"
 ONE = SMALL % ""
+WORKLOAD = "version: 1\ncases:\n  - name: a\n    workload: training.ddp\n    with: "
 
 
 def test_a_whole_file():
@@ -106,6 +107,7 @@ def test_what_is_not_there_cannot_be_selected(
         ("version: 1\x00", 1, "(syntax)", "special characters"),
         ("[" * 1000, 1, "(syntax)", "recursion"),
         (SMALL % ", timeout_s: 2024-13-45", 1, "(syntax)", "month"),
+        (SMALL % f", timeout_s: {'1:' * 200}1.0", 1, "(syntax)", "cannot be read"),
         (SMALL % ", timeout_s: !!timestamp soon", 1, "(syntax)", "cannot be read"),
         (SMALL % ", timeout_s: !!bool soon", 1, "(syntax)", "cannot be read"),
         (SMALL % ", args: !!python/tuple [a]", 3, "(syntax)", "constructor"),
@@ -121,7 +123,9 @@ def test_what_is_no_document(text: str, line: int, field: str, words: str):
     ("text", "line", "field", "words"),
     [
         ("cases: []", 1, "version", "required; add it"),
-        ("version: 2\ncases: [{name: a, script: b}]", 1, "version", "should be 1"),
+        ("version: 2\ncases: [{name: a, script: b}]", 1, "version", "reads version: 1"),
+        ("version: true\ncases: [{name: a, script: b}]", 1, "version", "valid integer"),
+        ("version: 1.0\ncases: [{name: a, script: b}]", 1, "version", "valid integer"),
         ("version: 1\ncases: []", 2, "cases", "at least 1"),
         ("version: 1\ncases: {name: a}", 2, "cases", "valid list"),
         ("version: 1\nextra: 1\ncases: [{name: a, script: b}]", 2, "extra", "unknown; remove it"),
@@ -133,15 +137,23 @@ def test_what_is_no_document(text: str, line: int, field: str, words: str):
         (SMALL % ", workload: training.ddp", 3, "cases.0", "only one of them"),
         (SMALL % ", with: {a: 1}", 3, "cases.0", "belongs to a workload"),
         (SMALL % ",\n     kind: guessed", 4, "cases.0.kind", "measured"),
-        (SMALL % ", args: [--steps, 400]", 3, "cases.0.args.1", "valid string"),
+        (SMALL % ", args: [--steps, 400]", 3, "cases.0.args.1", "valid string; quote it"),
+        (SMALL % ', args: [!!binary "AA=="]', 3, "cases.0.args.0", "valid string"),
+        (SMALL % ", args: [für\ufffd]", 3, "cases.0.args.0", "no UTF-8"),
         (SMALL % ', args: ["a\\0"]', 3, "cases.0.args.0", "NUL"),
         (SMALL % ', args: ["\\ud800"]', 3, "cases.0.args.0", "half a character"),
         (SMALL % ', "\\0": 1', 3, "cases.0", "NUL"),
         (SMALL % ", world_sizes: []", 3, "cases.0.world_sizes", "at least 1"),
         (SMALL % ", world_sizes: [0]", 3, "cases.0.world_sizes.0", "greater than or equal to 1"),
         (SMALL % ", world_sizes: [2, 2]", 3, "cases.0.world_sizes", "twice"),
+        (SMALL % ", world_sizes: [true, 2]", 3, "cases.0.world_sizes.0", "valid integer"),
+        (SMALL % ", threads_per_rank: 2.0", 3, "cases.0.threads_per_rank", "valid integer"),
+        (SMALL % ", threads_per_rank: '2'", 3, "cases.0.threads_per_rank", "valid integer"),
         (SMALL % f", world_sizes: [{10**30}]", 3, "cases.0.world_sizes.0", "less than"),
         (SMALL % ", warmup_steps: -1", 3, "cases.0.warmup_steps", "greater than or equal to 0"),
+        (SMALL % f", warmup_steps: {10**30}", 3, "cases.0.warmup_steps", "less than or equal"),
+        (SMALL % ", timeout_s: 1.0e+300", 3, "cases.0.timeout_s", "less than or equal"),
+        (SMALL % ", timeout_s: true", 3, "cases.0.timeout_s", "valid number"),
         (SMALL % ", timeout_s: .inf", 3, "cases.0.timeout_s", "finite"),
         (SMALL % ", timeout_s: .nan", 3, "cases.0.timeout_s", "finite"),
         (SMALL % ", arrangement: relay", 3, "cases.0.arrangement", "'lockstep' or 'abba'"),
@@ -162,10 +174,28 @@ def test_what_is_no_document(text: str, line: int, field: str, words: str):
             "not a judged metric; known are step_time_s",
         ),
         (
-            ONE + "policy: {metrics: {step_time_s: {min_effect: 2%}}}",
+            ONE + "policy: {metrics: {step_time_s: {min_effect: 0.02, gate: 0}}}",
             4,
-            "policy.metrics.step_time_s.min_effect",
-            "valid number",
+            "policy.metrics.step_time_s.gate",
+            "valid boolean",
+        ),
+        (
+            ONE + "policy: {metrics: {steps_per_s: {min_effect: 0.02},\n tokens_per_s: {}}}",
+            5,
+            "policy.metrics.tokens_per_s.min_effect",
+            "required",
+        ),
+        (
+            ONE + "policy:\n  metrics: {steps_per_s: &a {min_effect: 0.02}, tokens_per_s: *a}",
+            5,
+            "policy.metrics",
+            "name only one",
+        ),
+        (
+            WORKLOAD + f"{{steps: 0x{'f' * 5000}}}",
+            5,
+            "cases.0.with.steps",
+            "too large; quote it",
         ),
         (
             "version: 1\ncases:\n  - name: a\n    workload: training.ddp\n    with:\n      b: [1]",
@@ -181,6 +211,27 @@ def test_errors_name_line_and_field(text: str, line: int, field: str, words: str
     assert (error.value.line, error.value.field) == (line, field)
     assert words in error.value.detail
     assert f"paceline.yml of 1a2b, line {line}, {field}: " in error.value.detail
+
+
+@pytest.mark.parametrize("effect", ["2", "1", "0", "-0.02", "true", "2%", "'0.02'", ".nan", "[1]"])
+def test_the_smallest_effect_is_a_fraction(effect: str):
+    text = f"{ONE}policy: {{metrics: {{step_time_s: {{min_effect: {effect}}}}}}}"
+    with pytest.raises(ManifestError, match=r"0\.02 means 2 %") as error:
+        manifest.parse(text)
+    assert error.value.field == "policy.metrics.step_time_s.min_effect"
+
+
+def test_an_option_is_passed_on_as_a_workload_takes_it():
+    numbers = f"steps: {2**63 - 1}, learning_rate: 1.5, seed: '{'9' * 40}'"
+    text = f"{WORKLOAD}{{{numbers}, fused: true, use_ema: no}}"
+    (case,) = manifest.parse(text).entries["a"]
+    assert case.arguments == (
+        f"--steps={2**63 - 1}",
+        "--learning-rate=1.5",
+        f"--seed={'9' * 40}",
+        "--fused",
+        "--no-use-ema",
+    )
 
 
 @pytest.mark.parametrize("script", ["", "/etc/passwd", "../train.py", "a/../../b", "--nnodes=7"])
