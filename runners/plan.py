@@ -1,7 +1,8 @@
 """Plans a run: resolves its revisions and reads the cases from the project's paceline.yml."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from runners.checkout import Mirror
@@ -11,6 +12,7 @@ from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
 from service.domain import Case, Failure, FailureReason
 from service.errors import ManifestError, MeasurementFailed, Refused
+from service.manifest import Manifest
 from service.usecases import runs
 from service.usecases.runs import Plan, ResolvedRevision
 
@@ -46,14 +48,14 @@ def _plan(run_id: UUID, worker: Worker) -> None:
     mirror.sync()
     resolved_candidate = mirror.resolve(candidate.revision, "candidate")
     resolved_baseline = mirror.resolve(baseline.revision, "baseline")
-    found, only_in_candidate = _manifest(mirror, resolved_baseline, resolved_candidate)
-    cases, unmeasurable = _cases(found, only_in_candidate, run.request, run.cluster.max_world_size)
+    in_force, of_candidate = _manifests(mirror, resolved_baseline, resolved_candidate)
+    cases, unmeasurable = _cases(in_force, of_candidate, run.request, run.cluster.max_world_size)
     plan = Plan(
         candidate=resolved_candidate,
         baseline=resolved_baseline,
         cases=cases,
         unmeasurable=unmeasurable,
-        policy=runs.effective_policy(run, found.policy),
+        policy=runs.policy_in_force(run, in_force.policy),
     )
     with worker.transaction() as session:
         runs.plan(session, run_id, plan)
@@ -64,7 +66,7 @@ def _fail(run_id: UUID, worker: Worker, failure: Failure) -> None:
         runs.fail(session, run_id, failure)
 
 
-def read_manifest(mirror: Mirror, sha: str) -> manifest.Manifest | None:
+def read_manifest(mirror: Mirror, sha: str) -> Manifest | None:
     """The paceline.yml of a commit; None where it has none. Raises MeasurementFailed."""
     text = mirror.read(sha, manifest.FILE_NAME)
     if text is None:
@@ -77,53 +79,40 @@ def read_manifest(mirror: Mirror, sha: str) -> manifest.Manifest | None:
         ) from error
 
 
-def _manifest(
+def _manifests(
     mirror: Mirror, baseline: ResolvedRevision, candidate: ResolvedRevision
-) -> tuple[manifest.Manifest, Mapping[str, Sequence[Case]]]:
-    """The manifest in force, which is the baseline's, and entries only the candidate has."""
+) -> tuple[Manifest, Manifest]:
+    """The manifest in force, which is the baseline's, and the candidate's; one may serve both."""
     of_baseline = read_manifest(mirror, baseline.sha)
     of_candidate = read_manifest(mirror, candidate.sha)
-    if of_baseline is None and of_candidate is None:
+    in_force = of_baseline or of_candidate
+    if in_force is None:
         detail = f"Neither side has a {manifest.FILE_NAME} at the top of its repository."
         raise MeasurementFailed(Failure(reason=FailureReason.BAD_MANIFEST, detail=detail))
-    found = of_baseline or of_candidate
-    assert found is not None
-    others = of_candidate.entries if of_candidate is not None else {}
-    return found, {name: cases for name, cases in others.items() if name not in found.entries}
+    return in_force, of_candidate or in_force
 
 
 def _cases(
-    found: manifest.Manifest,
-    only_in_candidate: Mapping[str, Sequence[Case]],
-    request: Mapping[str, object],
-    max_world_size: int,
+    in_force: Manifest, of_candidate: Manifest, request: Mapping[str, Any], max_world_size: int
 ) -> tuple[list[Case], dict[str, str]]:
     """Cases of the run, and for those that cannot be measured, why."""
-    suite, names = request["suite"], request["cases"]
-    assert suite is None or isinstance(suite, str)
-    assert names is None or isinstance(names, list)
-    asked_anew = [name for name in dict.fromkeys(names or ()) if name in only_in_candidate]
+    both = in_force.with_new_cases(of_candidate)
     try:
-        known = [name for name in names or () if name not in only_in_candidate]
-        cases = found.select(suite=suite, names=known) if known or not names else []
+        cases = both.select(suite=request["suite"], names=request["cases"])
     except Refused as error:
         raise MeasurementFailed(
             Failure(reason=FailureReason.NO_SUCH_CASE, detail=error.detail)
         ) from error
-    if names is None and suite is None:
-        asked_anew = list(only_in_candidate)
-    unmeasurable = {
+    known = {case.name for entry in in_force.entries.values() for case in entry}
+    new = {case.name: "The baseline has no such case." for case in cases if case.name not in known}
+    too_large = {
         case.name: f"It needs {case.world_size} ranks; the cluster has {max_world_size}."
         for case in cases
-        if case.world_size > max_world_size
+        if case.name in known and case.world_size > max_world_size
     }
-    if cases and len(unmeasurable) == len(cases):
+    if too_large and len(new) + len(too_large) == len(cases):
         detail = "No case fits the cluster. " + " ".join(
-            f"{name}: {why}" for name, why in unmeasurable.items()
+            f"{name}: {why}" for name, why in too_large.items()
         )
         raise MeasurementFailed(Failure(reason=FailureReason.WORLD_SIZE_TOO_LARGE, detail=detail))
-    for name in asked_anew:
-        for case in only_in_candidate[name]:
-            cases.append(case)
-            unmeasurable[case.name] = "The baseline has no such case."
-    return cases, unmeasurable
+    return cases, new | too_large

@@ -1,7 +1,7 @@
 """paceline.yml: from its text to cases, suites and policy. Errors name line and field."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -152,6 +152,29 @@ class Manifest:
     suites: dict[str, tuple[str, ...]]
     policy: Policy
 
+    def members(self, suite: str) -> tuple[str, ...]:
+        """Entries of a suite; the suite `default` has all of them unless the file names them."""
+        return self.suites.get(suite, tuple(self.entries) if suite == DEFAULT_SUITE else ())
+
+    def with_new_cases(self, candidate: "Manifest") -> "Manifest":
+        """This manifest, and behind each entry and suite what only the candidate's has.
+
+        A new world size has its number in its name: the entry's own name may be a case's already.
+        """
+        entries = dict(self.entries)
+        for name, cases in candidate.entries.items():
+            own = self.entries.get(name, ())
+            known = {case.world_size for case in own}
+            new = [case for case in cases if case.world_size not in known]
+            if own:
+                new = [replace(case, name=f"{name}@{case.world_size}") for case in new]
+            entries[name] = (*own, *new)
+        suites = {
+            suite: (*members, *(n for n in candidate.members(suite) if n not in self.entries))
+            for suite, members in self.suites.items()
+        }
+        return replace(self, entries=entries, suites=suites)
+
     def select(self, *, suite: str | None, names: Sequence[str] | None) -> list[Case]:
         """Cases of a suite or of named entries, each once.
 
@@ -164,7 +187,7 @@ class Manifest:
             known = ", ".join(self.suites) or "none"
             raise Refused("suite", f"{FILE_NAME} has no suite {suite!r}; it has: {known}.")
         else:
-            chosen = list(self.suites.get(suite or DEFAULT_SUITE, tuple(self.entries)))
+            chosen = list(self.members(suite or DEFAULT_SUITE))
         for name in chosen:
             if name not in self.entries:
                 known = ", ".join(self.entries)

@@ -87,8 +87,8 @@ def requested_sides(run: models.Run) -> tuple[SideSpec, SideSpec]:
     return SideSpec(**run.request["baseline"]), candidate
 
 
-def effective_policy(run: models.Run, policy: domain.Policy) -> domain.Policy:
-    """The manifest's policy within the limits of the request."""
+def policy_in_force(run: models.Run, policy: domain.Policy) -> domain.Policy:
+    """The manifest's policy; what the request says of pairs and budget comes before it."""
     max_pairs = run.request["max_pairs"]
     budget = run.request["budget_device_hours"]
     return replace(

@@ -138,6 +138,20 @@ def test_cases_and_policy_are_the_baseline_s(planner: Planner):
     assert planner.cases(run_id) == {"small": None, "tiny": "The baseline has no such case."}
 
 
+@pytest.mark.parametrize("body", [{}, {"suite": "default"}, {"cases": ["small"]}])
+def test_a_world_size_that_only_the_candidate_has_is_missing(
+    planner: Planner, body: dict[str, object]
+):
+    planner.commit(MANIFEST, MANIFEST.replace("[2]", "[2, 3]"))
+    cases = planner.cases(planner.plan(**body))
+    assert cases == {"small": None, "small@3": "The baseline has no such case."}
+
+
+def test_a_new_case_is_no_excuse_for_one_too_large(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST.replace("world_sizes: [64]}", "world_sizes: [64, 2]}"))
+    assert planner.failed(suite="huge").failure_reason is FailureReason.WORLD_SIZE_TOO_LARGE
+
+
 def test_without_a_file_in_the_baseline_the_candidate_s_serves_both(planner: Planner):
     planner.commit(None, OTHER)
     run_id = planner.plan()
@@ -249,11 +263,12 @@ def test_one_worker_plans_a_run_and_another_only_once_it_was_lost(planner: Plann
     assert planner.cases(run_id) == {"small": None}
 
 
-def test_a_request_narrows_the_policy(planner: Planner):
+@pytest.mark.parametrize("max_pairs", [5, 20])
+def test_a_request_comes_before_the_policy(planner: Planner, max_pairs: int):
     planner.commit(MANIFEST, MANIFEST)
-    run = planner.run(planner.plan(max_pairs=5, budget_device_hours=0.25))
+    run = planner.run(planner.plan(max_pairs=max_pairs, budget_device_hours=0.25))
     assert run.policy is not None
-    assert (run.policy["max_pairs"], run.policy["budget_device_hours"]) == (5, 0.25)
+    assert (run.policy["max_pairs"], run.policy["budget_device_hours"]) == (max_pairs, 0.25)
 
 
 def test_a_cancelled_run_is_not_planned(planner: Planner):

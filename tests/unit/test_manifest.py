@@ -252,3 +252,36 @@ def test_a_manifest_built_of_aliases_is_refused_at_once():
     layers = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 30))
     with pytest.raises(ManifestError, match="required"):
         manifest.parse(f"l0: &l0 [x]\n{layers}\nversion: 1")
+
+
+def entries(text: str) -> manifest.Manifest:
+    return manifest.parse(f"version: 1\n{text}")
+
+
+def test_what_only_the_candidate_has_stands_behind():
+    baseline = entries("cases: [{name: a, script: t.py}]\nsuites: {nightly: [a]}")
+    candidate = entries(
+        "cases: [{name: b, script: t.py}, {name: a, script: other.py, world_sizes: [2, 1]}]\n"
+        "suites: {nightly: [b, a], weekly: [b]}\npolicy: {max_pairs: 3}"
+    )
+    found = baseline.with_new_cases(candidate)
+    assert [case.name for case in found.entries["a"]] == ["a", "a@2"]
+    assert found.entries["a"][0] == baseline.entries["a"][0]
+    assert found.entries["b"] == candidate.entries["b"]
+    assert found.suites == {"nightly": ("a", "b")}
+    assert found.policy == baseline.policy
+
+
+def test_a_new_world_size_never_takes_the_name_of_a_case():
+    two, four = (
+        entries(f"cases: [{{name: a, script: t.py, world_sizes: [{size}]}}]") for size in (2, 4)
+    )
+    found = two.with_new_cases(four)
+    assert [(case.name, case.world_size) for case in found.entries["a"]] == [("a", 2), ("a@4", 4)]
+
+
+def test_a_new_case_of_a_candidate_without_suites_belongs_to_the_default_one():
+    baseline = entries("cases: [{name: a, script: t.py}]\nsuites: {default: [a], nightly: [a]}")
+    candidate = entries("cases: [{name: a, script: t.py}, {name: b, script: t.py}]")
+    found = baseline.with_new_cases(candidate)
+    assert found.suites == {"default": ("a", "b"), "nightly": ("a",)}
