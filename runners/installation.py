@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.lock import alone
-from runners.origin import ask, assert_origin, assert_shareable, probe, site_packages
+from runners.origin import ask, assert_origin, assert_shareable, site_packages, software
 from runners.shell import Shell
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
@@ -45,14 +45,15 @@ def install(
     python = Path(sys.executable)
     if setup.dependencies:
         python = _dependencies(setup.dependencies, worktree, environments, python, shell)
-    own_packages = ""
+    own_packages = None
     if setup.install:
         folder = environments / f"side-{side_key[:20]}"
         python = _project(setup.install, worktree, folder, python, shell)
-        own_packages = str(site_packages(python))
-    software = probe(python, own_packages)
-    assert_origin(software.pop("origins"), [worktree, python.parent.parent])
-    return Installation(python=python, software=software)
+        own_packages = site_packages(python)
+    brought = software(python, own_packages)
+    assert_origin(brought["origins"], [worktree, python.parent.parent])
+    kept = {name: brought[name] for name in ("python", "versions")}
+    return Installation(python=python, software=kept)
 
 
 def _dependencies(
@@ -123,7 +124,7 @@ def _environment(folder: Path, base: Path, fill: Callable[[Path], None], stamp: 
         if not ready.exists() or ready.read_text() != stamp:
             shutil.rmtree(folder, ignore_errors=True)
             ask([str(base), "-m", "venv", "--without-pip", str(folder)])
-            below = "\n".join(_search_path(base))
+            below = "\n".join(software(base, None)["search_path"])
             (site_packages(python) / "paceline-base.pth").write_text(below + "\n")
             for name in ("pip", "pip3"):
                 script = folder / "bin" / name
@@ -132,9 +133,3 @@ def _environment(folder: Path, base: Path, fill: Callable[[Path], None], stamp: 
             fill(python)
             ready.write_text(stamp)
     return python
-
-
-def _search_path(python: Path) -> list[str]:
-    """Folders in which `python` finds installed packages, nearest first."""
-    code = "import sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"
-    return ask([str(python), "-I", "-c", code]).splitlines()

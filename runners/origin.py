@@ -8,58 +8,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runners import probe
 from runners.variables import of_ours
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 
 _TIMEOUT_S = 600.0
 
-# Printed by the side's own interpreter: its versions, and where each installed project lies. A
-# project is what was installed from a folder or a repository; its modules are what it declares, or
-# else the top of what it put there. An editable one may put nothing there but a path.
-_PROBE = """
-import importlib.metadata as metadata, importlib.util, json, platform, sys
-from urllib.parse import unquote, urlsplit
-versions = {}
-for name in ("torch", "numpy", "triton"):
-    try: versions[name] = metadata.version(name)
-    except metadata.PackageNotFoundError: pass
-origins = {}
-for distribution in metadata.distributions(path=[sys.argv[1]] if sys.argv[1] else []):
-    text = distribution.read_text("direct_url.json")
-    if text is None: continue
-    source = json.loads(text)
-    if source.get("dir_info", {}).get("editable"):
-        origins[distribution.metadata["Name"]] = unquote(urlsplit(source["url"]).path)
-    declared = (distribution.read_text("top_level.txt") or "").split()
-    files = [file for file in distribution.files or () if file.suffix == ".py"]
-    for name in set(declared or [file.parts[0].removesuffix(".py") for file in files]):
-        if not name.isidentifier(): continue
-        spec = importlib.util.find_spec(name)
-        if spec is None: origins[name] = None
-        else: origins[name] = spec.origin or list(spec.submodule_search_locations or [None])[0]
-print(json.dumps({"python": platform.python_version(), "versions": versions, "origins": origins}))
-"""
-
-# Names of what was installed from a folder rather than from an index or a file.
-_FROM_FOLDERS = """
-import importlib.metadata as metadata, json, sys
-for distribution in metadata.distributions(path=[sys.argv[1]]):
-    if "dir_info" in json.loads(distribution.read_text("direct_url.json") or "{}"):
-        print(distribution.metadata["Name"])
-"""
+_PROBE = Path(probe.__file__)
 
 
-def probe(python: Path, own_packages: str) -> dict[str, Any]:
-    """Versions a side brings, and in `origins` where the projects in `own_packages` lie."""
-    output = ask([str(python), "-c", _PROBE, own_packages])
-    software: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return software
+def software(python: Path, own_packages: Path | None) -> dict[str, Any]:
+    """What a side's Python brings: see probe.py, which looks at the projects in `own_packages`."""
+    argv = [str(python), "-I", str(_PROBE), *([str(own_packages)] if own_packages else [])]
+    output = ask(argv)
+    for line in output.splitlines():
+        if line.startswith(probe.ANSWER):
+            answer: dict[str, Any] = json.loads(line.removeprefix(probe.ANSWER))
+            return answer
+    detail = f"setup: {python} did not say what it brings; the log has what it printed."
+    raise MeasurementFailed(Failure(reason=FailureReason.SETUP_FAILED, detail=detail), output)
 
 
 def assert_shareable(python: Path) -> None:
     """Dependencies serve every side that declares them, so they may hold no side's own folder."""
-    names = ask([str(python), "-c", _FROM_FOLDERS, str(site_packages(python))]).splitlines()
+    names = software(python, site_packages(python))["from_folders"]
     if names:
         detail = (
             f"setup.dependencies installs {', '.join(names)} from a folder of this revision, but "

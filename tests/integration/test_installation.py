@@ -306,6 +306,36 @@ def test_an_installation_ends_when_the_worker_must_stop(tmp_path: Path):
     assert not Path(f"/proc/{pid.read_text()}").exists()
 
 
+def test_what_a_side_prints_is_no_answer_of_its_python(tmp_path: Path):
+    """At start, without a newline, and at exit."""
+    worktree = side(tmp_path / "a")
+    line = "import atexit; print('hello', end=''); atexit.register(print, '[1')"
+    code = f"import site; open(site.getsitepackages()[0] + '/0.pth', 'w').write({line!r})"
+    (worktree / "talk.py").write_text(code)
+    found = prepared(Setup(install=[EDITABLE, "python talk.py"]), worktree)
+    assert found.software["python"] == sys.version.split()[0]
+
+
+def test_a_python_that_does_not_answer(tmp_path: Path):
+    worktree = side(tmp_path / "a")
+    line = "import os; print('not today', flush=True); os._exit(0)"
+    code = f"import site; open(site.getsitepackages()[0] + '/0.pth', 'w').write({line!r})"
+    (worktree / "silence.py").write_text(code)
+    error = refused(Setup(install=["python silence.py"]), worktree)
+    assert error.failure.reason is FailureReason.SETUP_FAILED
+    assert "did not say what it brings" in error.failure.detail
+    assert error.log == "not today\n"
+
+
+@pytest.mark.parametrize("module", ["plan", "probe"])
+def test_modules_named_like_ours_are_the_side_s(tmp_path: Path, module: str):
+    worktree = side(tmp_path / "a")
+    (worktree / f"{module}.py").touch()
+    backend = BACKEND.replace("tiny.py", f"{module}.py")
+    (worktree / "backend.py").write_text(backend)
+    assert prepared(Setup(install=[FIXED]), worktree)
+
+
 def test_a_command_sees_nothing_of_paceline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PACELINE_DATABASE_URL", "postgresql://secret")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
