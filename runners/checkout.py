@@ -1,6 +1,5 @@
-"""Git: a mirror per project and a worktree per side. Argument vectors only, revisions validated."""
+"""Git: a mirror per project. Argument vectors only, revisions validated."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from runners.lock import alone
+from runners.shell import run
 from runners.variables import of_git
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
@@ -16,6 +16,11 @@ from service.usecases.runs import ResolvedRevision
 
 _SHA = re.compile(r"^([0-9a-f]{40}|[0-9a-f]{64})$")
 _TIMEOUT_S = 600.0
+# Nothing of a repository's runs here, and no housekeeping starts beside a measurement.
+_GIT = (
+    *("git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"),
+    *("-c", "gc.auto=0", "-c", "maintenance.auto=false"),
+)
 
 
 class Mirror:
@@ -27,20 +32,28 @@ class Mirror:
 
     def sync(self) -> None:
         """Bring the mirror up to date. Raises MeasurementFailed where the source cannot be had."""
+        goal = f"The project's source {self._source} cannot be fetched"
         try:
             with alone(self.path):
                 if not self.path.exists():
                     partial = self.path.with_suffix(".partial")
                     shutil.rmtree(partial, ignore_errors=True)
-                    _git("clone", "--mirror", "--quiet", "--", self._source, str(partial))
+                    arguments = ("clone", "--mirror", "--quiet", "--", self._source, str(partial))
+                    self._work(goal, *arguments)
                     partial.rename(self.path)
                 else:
-                    self._run("fetch", "--quiet", "--prune", "origin")
-        except (OSError, subprocess.SubprocessError) as error:
-            detail = f"The project's source {self._source} cannot be fetched: {_words(error)}"
-            raise MeasurementFailed(
-                Failure(reason=FailureReason.SOURCE_UNAVAILABLE, detail=detail)
-            ) from error
+                    at = ("--git-dir", str(self.path))
+                    self._work(goal, *at, "fetch", "--quiet", "--prune", "origin")
+        except OSError as error:
+            raise _failed(FailureReason.SOURCE_UNAVAILABLE, f"{goal}: {error}") from error
+
+    def has(self, sha: str) -> bool:
+        """Whether a commit is here."""
+        try:
+            self._ask("cat-file", "-e", f"{_valid(sha)}^{{commit}}")
+        except (OSError, subprocess.CalledProcessError):
+            return False
+        return True
 
     def require(self, sha: str) -> None:
         """Have a commit that another machine's mirror resolved. Raises MeasurementFailed."""
@@ -67,17 +80,16 @@ class Mirror:
             if revision.startswith("-"):
                 raise ValueError("it begins with '-'")
             name = f"{revision}^{{commit}}"
-            sha = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", name).strip()
+            found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", name)
         except (subprocess.SubprocessError, OSError, ValueError) as error:  # NUL; far too long
             detail = (
                 f"The {role} {revision[:250]!r} is no commit of {self._source}. Name a branch, a "
                 "tag or a sha that has been committed (and pushed)."
             )
-            raise MeasurementFailed(
-                Failure(reason=FailureReason.UNKNOWN_REVISION, detail=detail)
-            ) from error
-        fields = self._run("show", "--no-patch", "--format=%s%x00%an%x00%cI", _valid(sha))
-        subject, author, committed_at = fields.strip().split("\0")
+            raise _failed(FailureReason.UNKNOWN_REVISION, detail) from error
+        sha = found.decode().strip()
+        fields = self._ask("show", "--no-patch", "--format=%s%x00%an%x00%cI", _valid(sha))
+        subject, author, committed_at = fields.decode(errors="replace").strip().split("\0")
         return ResolvedRevision(
             sha=sha,
             subject=subject,
@@ -88,73 +100,38 @@ class Mirror:
     def read(self, sha: str, path: str) -> str | None:
         """Text of a file in a commit; None where it has no such file."""
         try:
-            return self._run("show", f"{_valid(sha)}:{path}")
+            return self._ask("show", f"{_valid(sha)}:{path}").decode(errors="replace")
         except subprocess.CalledProcessError:
             return None
 
-    def worktree(self, sha: str, path: Path) -> Path:
-        """A checkout of a commit at `path`. One that is there is used again, its files restored."""
-        with alone(path):
-            try:
-                _in_worktree(path, "reset", "--hard", "--quiet", _valid(sha))
-            except subprocess.CalledProcessError:  # it is not there, or was left half made
-                shutil.rmtree(path, ignore_errors=True)
-                _snapshot_file(path).unlink(missing_ok=True)
-                self._run("worktree", "prune")
-                self._run("worktree", "add", "--quiet", "--force", "--detach", str(path), sha)
-        return path
+    def check_out(self, sha: str, path: Path) -> None:
+        """Make a worktree of a commit at `path`, where nothing lies. Raises MeasurementFailed.
 
-    def _run(self, *arguments: str) -> str:
-        return _git("--git-dir", str(self.path), *arguments)
+        Forced twice: git may remember a worktree there that was left half made, and locked.
+        """
+        arguments = ("worktree", "add", "--quiet", "--force", "--force", "--detach", str(path))
+        goal = f"Commit {sha[:10]} cannot be checked out"
+        self._work(goal, "--git-dir", str(self.path), *arguments, _valid(sha))
 
+    def _ask(self, *arguments: str) -> bytes:
+        """Answer of a short command that changes no files."""
+        return subprocess.run(
+            [*_GIT, "--git-dir", str(self.path), *arguments],
+            env=of_git(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_TIMEOUT_S,
+        ).stdout
 
-def keep_prepared(worktree: Path) -> None:
-    """Remember what lies in a worktree, once, after its set-up: built files belong to the side."""
-    file = _snapshot_file(worktree)
-    if not file.exists():
-        file.write_text(json.dumps(sorted(_others(worktree))))
-
-
-def restore_prepared(worktree: Path) -> None:
-    """Bring a worktree back to what `keep_prepared` saw.
-
-    A checkpoint that one trial leaves must not be what the next one resumes from.
-    """
-    _in_worktree(worktree, "reset", "--hard", "--quiet")
-    kept = set(json.loads(_snapshot_file(worktree).read_text()))
-    for name in _others(worktree) - kept:
-        path = worktree / name
-        if path.is_dir() and not path.is_symlink():  # a repository of its own
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _others(worktree: Path) -> set[str]:
-    """Files that git does not track, ignored ones included."""
-    return set(filter(None, _in_worktree(worktree, "ls-files", "--others", "-z").split("\0")))
-
-
-def _snapshot_file(worktree: Path) -> Path:
-    return worktree.with_name(f"{worktree.name}.prepared.json")
-
-
-def _in_worktree(path: Path, *arguments: str) -> str:
-    return _git("--git-dir", str(path / ".git"), "--work-tree", str(path), *arguments)
-
-
-def _git(*arguments: str) -> str:
-    result = subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*", *arguments],
-        env=of_git(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=True,
-        timeout=_TIMEOUT_S,
-    )
-    return result.stdout
+    def _work(self, goal: str, *arguments: str) -> str:
+        """Output of a command that may take long. Raises MeasurementFailed."""
+        argv = [*_GIT, *arguments]
+        ran = run(argv, of_git(), Path("/"), timeout_s=_TIMEOUT_S)
+        if ran.failed is not None:
+            words = " ".join(ran.output.split())[-500:] or ran.failed
+            raise _failed(FailureReason.SOURCE_UNAVAILABLE, f"{goal}: {words}")
+        return ran.output
 
 
 def _valid(sha: str) -> str:
@@ -163,6 +140,5 @@ def _valid(sha: str) -> str:
     return sha
 
 
-def _words(error: Exception) -> str:
-    text = getattr(error, "stderr", None) or str(error)
-    return str(text).strip().splitlines()[-1] if str(text).strip() else type(error).__name__
+def _failed(reason: FailureReason, detail: str) -> MeasurementFailed:
+    return MeasurementFailed(Failure(reason=reason, detail=detail))

@@ -1,9 +1,9 @@
-"""Runs a project's own set-up commands, under a guard: nothing they start outlives them."""
+"""Runs commands that are not ours, under a guard: nothing they start outlives them, or us."""
 
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -21,6 +21,46 @@ _KILL_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a command printed, and how it failed; None where it did not."""
+
+    output: str
+    failed: str | None
+
+
+def run(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    working_dir: Path,
+    *,
+    timeout_s: float,
+    check: Check = lambda: None,
+) -> Ran:
+    """A command's end. Raises what `check` raises, once nothing of the command is alive."""
+    tag = str(uuid4())
+    with tempfile.NamedTemporaryFile(prefix="paceline-", suffix=".log") as log:
+        command = Guarded(
+            Order(
+                argv=list(argv),
+                environment={**environment, TRIAL_VARIABLE: tag},
+                working_dir=str(working_dir),
+                log=log.name,
+                tag=f"{TRIAL_VARIABLE}={tag}",
+                deadline_s=timeout_s,
+                kill_grace_s=_KILL_GRACE_S,
+            )
+        )
+        try:
+            outcome = command.wait(check)
+        finally:
+            command.cancel()
+        output = Path(log.name).read_text(errors="replace")
+    if outcome.ended is Ended.EXITED and outcome.exit_code == 0:
+        return Ran(output=output, failed=None)
+    return Ran(output=output, failed=outcome.detail or f"{outcome.ended} with {outcome.exit_code}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shell:
     """Where set-up commands run: their home, the slot they hold, and what may end them."""
 
@@ -34,34 +74,14 @@ class Shell:
         Raises MeasurementFailed with its output where it fails, and what `check` raises.
         """
         self.home.mkdir(parents=True, exist_ok=True)
-        tag = str(uuid4())
         environment = of_setup(self.home)
         environment |= {
-            TRIAL_VARIABLE: tag,
             SLOT_VARIABLE: str(self.slot_id),
             "VIRTUAL_ENV": str(python.parent.parent),
             "PATH": f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
         }
-        with tempfile.NamedTemporaryFile(prefix="paceline-", suffix=".log") as log:
-            command = Guarded(
-                Order(
-                    argv=list(argv),
-                    environment=environment,
-                    working_dir=str(working_dir),
-                    log=log.name,
-                    tag=f"{TRIAL_VARIABLE}={tag}",
-                    deadline_s=_TIMEOUT_S,
-                    kill_grace_s=_KILL_GRACE_S,
-                )
-            )
-            try:
-                outcome = command.wait(self.check)
-            finally:
-                command.cancel()
-            if outcome.ended is Ended.EXITED and outcome.exit_code == 0:
-                return
-            how = outcome.detail or f"{outcome.ended} with {outcome.exit_code}"
-            detail = f"{field}: {shlex.join(argv)} failed: {how}"
-            output = Path(log.name).read_text(errors="replace")
-        failure = Failure(reason=FailureReason.SETUP_FAILED, detail=detail)
-        raise MeasurementFailed(failure, output)
+        ran = run(argv, environment, working_dir, timeout_s=_TIMEOUT_S, check=self.check)
+        if ran.failed is not None:
+            detail = f"{field}: {shlex.join(argv)} failed: {ran.failed}"
+            failure = Failure(reason=FailureReason.SETUP_FAILED, detail=detail)
+            raise MeasurementFailed(failure, ran.output)

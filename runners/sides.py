@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from runners.bench import Check, PreparedSide
-from runners.checkout import Mirror, keep_prepared, restore_prepared
+from runners.checkout import Mirror
 from runners.context import Worker
 from runners.installation import install
 from runners.plan import read_manifest
 from runners.shell import Shell
+from runners.worktree import Worktree
 from service.db import models
-from service.domain import Role
+from service.domain import Role, content_hash
 from service.manifest import Setup
 
 
@@ -20,24 +21,30 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
     Raises MeasurementFailed where that fails, and what `check` raises when the worker must stop.
     """
     mirror = Mirror(worker.data_dir, run.project_id, run.project.source)
-    rows = {Role.BASELINE: run.baseline_side, Role.CANDIDATE: run.candidate_side}
+    baseline, candidate = run.baseline_side, run.candidate_side
+    assert baseline is not None
+    assert candidate is not None
     shell = Shell(home=worker.data_dir / "home", slot_id=worker.slot_id, check=check)
     prepared = {}
-    for role, side in rows.items():
-        assert side is not None
+    for role, side in {Role.BASELINE: baseline, Role.CANDIDATE: candidate}.items():
         check()
+        # Trials that are alive together share no folder, also where a side is measured against
+        # itself; and a path tells a trial nothing, so all are of equal length.
+        is_twin = role is Role.CANDIDATE and side.key == baseline.key
+        name = content_hash([str(worker.slot_id), side.key, is_twin])[:20]
         sha = side.revision.sha
         mirror.require(sha)
-        worktree = mirror.worktree(sha, worker.data_dir / "worktrees" / side.key[:20])
+        worktree = Worktree(worker.data_dir / "worktrees" / name)
+        worktree.make(partial(mirror.check_out, sha))
         own = read_manifest(mirror, sha)
         setup = own.setup if own is not None else Setup()
         environments = worker.data_dir / "environments"
-        installation = install(setup, worktree, environments, side.key, shell)
-        keep_prepared(worktree)
+        installation = install(setup, worktree.path, environments, name, shell)
+        worktree.keep()
         prepared[role] = PreparedSide(
             python=installation.python,
-            worktree=worktree,
-            restore=partial(restore_prepared, worktree),
+            worktree=worktree.path,
+            restore=worktree.restore,
             environment=side.environment,
             arguments=tuple(side.arguments),
             software=installation.software,

@@ -1,19 +1,23 @@
-"""Mirrors and worktrees, on real git repositories in temporary folders."""
+"""Mirrors, on real git repositories in temporary folders."""
 
 import shutil
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from runners.checkout import Mirror, keep_prepared, restore_prepared
+from runners.checkout import Mirror
 from service.domain import FailureReason
 from service.errors import MeasurementFailed
 from tests import factories
 from tests.factories import Repository
 
 PROJECT = UUID(int=7)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -162,42 +166,41 @@ def test_worktrees_of_two_commits_lie_side_by_side(
 ):
     first = repository.git("rev-parse", "HEAD")
     second = repository.commit("Go on", {"train.py": "print(2)\n", "new.py": ""})
+    assert mirror.has(first)
+    assert not mirror.has(second)
     mirror.sync()
-    one = mirror.worktree(first, tmp_path / "data" / "worktrees" / "one")
-    two = mirror.worktree(second, tmp_path / "data" / "worktrees" / "two")
+    assert mirror.has(second)
+    one, two = (tmp_path / "data" / "worktrees" / name for name in ("one", "two"))
+    mirror.check_out(first, one)
+    mirror.check_out(second, two)
     assert (one / "train.py").read_text() == "print(1)\n"
     assert (two / "train.py").read_text() == "print(2)\n"
     assert not (one / "new.py").exists()
 
 
-def test_a_worktree_that_is_used_again_has_its_files_restored(mirror: Mirror, tmp_path: Path):
-    sha = mirror.resolve("main", "candidate").sha
-    folder = mirror.worktree(sha, tmp_path / "data" / "one")
-    (folder / "train.py").write_text("tampered")
-    (folder / "paceline.yml").unlink()
-    mirror.worktree(sha, folder)
-    assert (folder / "train.py").read_text() == "print(1)\n"
-    assert (folder / "paceline.yml").exists()
-
-
-@pytest.mark.parametrize("damage", ["lock", "git file", "folder", "mirror"])
-def test_a_worktree_that_was_left_half_made_is_made_anew(
-    mirror: Mirror, repository: Repository, tmp_path: Path, damage: str
+@pytest.mark.parametrize("damage", ["index.lock", "locked", "gitdir", "mirror"])
+def test_a_folder_that_git_remembers_is_checked_out_anew(
+    mirror: Mirror, tmp_path: Path, damage: str
 ):
+    """Git was killed at work there, or the mirror is a new one."""
     sha = mirror.resolve("main", "candidate").sha
-    folder = mirror.worktree(sha, tmp_path / "data" / "one")
-    if damage == "lock":
-        (mirror.path / "worktrees" / "one" / "index.lock").touch()
-    elif damage == "git file":
-        (folder / ".git").write_text("gitdir: /nowhere\n")
-    elif damage == "folder":
-        shutil.rmtree(folder)
-    else:
+    folder = tmp_path / "data" / "one"
+    mirror.check_out(sha, folder)
+    shutil.rmtree(folder)
+    if damage == "mirror":
         shutil.rmtree(mirror.path)
         mirror.sync()
-    (folder.parent / "one" / "train.py").unlink(missing_ok=True)
-    mirror.worktree(sha, folder)
+    else:
+        (mirror.path / "worktrees" / "one" / damage).write_text("")
+    mirror.check_out(sha, folder)
     assert (folder / "train.py").read_text() == "print(1)\n"
+
+
+def test_a_checkout_that_fails_is_told(mirror: Mirror, tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(MeasurementFailed, match="cannot be checked out: fatal: ") as error:
+        mirror.check_out(mirror.resolve("main", "candidate").sha, tmp_path / "file" / "one")
+    assert error.value.failure.reason is FailureReason.SOURCE_UNAVAILABLE
 
 
 def test_the_repository_around_the_data_folder_is_never_touched(repository: Repository):
@@ -207,7 +210,7 @@ def test_the_repository_around_the_data_folder_is_never_touched(repository: Repo
     (repository.path / "train.py").write_text("my unsaved work")
     folder = repository.path / ".paceline" / "worktrees" / "one"
     folder.mkdir(parents=True)
-    inner.worktree(sha, folder)
+    inner.check_out(sha, folder)
     assert (repository.path / "train.py").read_text() == "my unsaved work"
     assert (folder / "train.py").read_text() == "print(1)\n"
 
@@ -221,32 +224,35 @@ def test_hooks_of_the_repository_do_not_run(repository: Repository, tmp_path: Pa
     mirror.sync()
     (mirror.path / "hooks").mkdir(exist_ok=True)
     shutil.copy(hook, mirror.path / "hooks" / "post-checkout")
-    mirror.worktree(mirror.resolve("main", "candidate").sha, tmp_path / "data" / "one")
+    mirror.check_out(mirror.resolve("main", "candidate").sha, tmp_path / "data" / "one")
     assert not (tmp_path / "owned").exists()
 
 
-def test_what_a_trial_leaves_is_gone_before_the_next(mirror: Mirror, tmp_path: Path):
-    sha = mirror.resolve("main", "candidate").sha
-    folder = mirror.worktree(sha, tmp_path / "data" / "one")
-    (folder / "built.so").write_text("by the set-up")
-    keep_prepared(folder)
-    (folder / "train.py").write_text("changed")
-    (folder / "out").mkdir()
-    (folder / "out" / "checkpoint.pt").write_text("resume me")
-    (folder / "link").symlink_to(tmp_path)
-    restore_prepared(folder)
-    assert (folder / "train.py").read_text() == "print(1)\n"
-    assert (folder / "built.so").exists()
-    assert not (folder / "out" / "checkpoint.pt").exists()
-    assert not (folder / "link").is_symlink()
-    assert tmp_path.exists()
+def test_no_housekeeping_starts_beside_a_measurement(mirror: Mirror, repository: Repository):
+    eager = {"gc.autoPackLimit": "1", "gc.autoDetach": "false", "fetch.unpackLimit": "1"}
+    for name, value in eager.items():
+        Repository(mirror.path).git("config", name, value)
+    for number in range(3):
+        repository.commit("Go on", {"train.py": f"print({number})\n"})
+        mirror.sync()
+    assert len(list(mirror.path.glob("objects/pack/*.pack"))) >= 3, "they lie as they came"
 
 
-def test_a_later_run_does_not_take_leftovers_for_the_set_up(mirror: Mirror, tmp_path: Path):
-    sha = mirror.resolve("main", "candidate").sha
-    folder = mirror.worktree(sha, tmp_path / "data" / "one")
-    keep_prepared(folder)
-    (folder / "checkpoint.pt").write_text("resume me")
-    keep_prepared(mirror.worktree(sha, folder))
-    restore_prepared(folder)
-    assert not (folder / "checkpoint.pt").exists()
+def test_git_ends_with_the_worker(tmp_path: Path):
+    """A clone that hangs, and a worker that is killed meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = f"http://127.0.0.1:{server.getsockname()[1]}/project.git"
+        code = (
+            "from pathlib import Path; from uuid import UUID; from runners.checkout import Mirror\n"
+            f"Mirror(Path({str(tmp_path)!r}), UUID(int=7), {source!r}).sync()"
+        )
+        worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+        server.settimeout(60)
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)
+            worker.kill()
+            worker.wait()
+            connection.settimeout(30)
+            while connection.recv(65536):
+                pass  # its end is closed once git is gone
