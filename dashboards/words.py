@@ -143,6 +143,10 @@ FAILURES = {
         words="unknown revision",
         remedy="Check the spelling, and that the commit was pushed to the project's source.",
     ),
+    FailureReason.SAME_SIDES: Failure(
+        words="both sides are the same",
+        remedy="Name two commits, or sides that differ in their environment or arguments.",
+    ),
     FailureReason.BAD_MANIFEST: Failure(
         words="paceline.yml is wrong", remedy="Correct the line and field that the reason names."
     ),

@@ -16,6 +16,7 @@ from service.usecases.runs import ResolvedRevision
 
 _SHA = re.compile(r"^([0-9a-f]{40}|[0-9a-f]{64})$")
 _TIMEOUT_S = 600.0
+_HEAD = "refs/paceline/head"  # where the source's HEAD stands
 # Nothing of a repository's runs here, and no housekeeping starts beside a measurement.
 _GIT = (
     *("git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"),
@@ -41,9 +42,13 @@ class Mirror:
                     arguments = ("clone", "--mirror", "--quiet", "--", self._source, str(partial))
                     self._work(goal, *arguments)
                     partial.rename(self.path)
-                else:
-                    at = ("--git-dir", str(self.path))
-                    self._work(goal, *at, "fetch", "--quiet", "--prune", "origin")
+                at = ("--git-dir", str(self.path))
+                # `fetch` never moves a mirror's HEAD, and fails where the source's names nothing.
+                refs = ["+refs/*:refs/*"]
+                if "\tHEAD" in self._work(goal, *at, "ls-remote", "--quiet", "origin", "HEAD"):
+                    refs.append(f"+HEAD:{_HEAD}")
+                self._work(goal, *at, "fetch", "--quiet", "--prune", "origin", *refs)
+                self._ask("symbolic-ref", "HEAD", _HEAD)
         except OSError as error:
             raise _failed(FailureReason.SOURCE_UNAVAILABLE, f"{goal}: {error}") from error
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from runners.context import Worker
 from service import manifest
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
-from service.domain import Case, Failure, FailureReason
+from service.domain import Case, Failure, FailureReason, Intent, SideSpec
 from service.errors import ManifestError, MeasurementFailed, Refused
 from service.manifest import Manifest
 from service.usecases import runs
@@ -48,6 +49,11 @@ def _plan(run_id: UUID, worker: Worker) -> None:
     mirror.sync()
     resolved_candidate = mirror.resolve(candidate.revision, "candidate")
     resolved_baseline = mirror.resolve(baseline.revision, "baseline")
+    if run.intent is not Intent.CALIBRATE:
+        _assert_different(
+            replace(baseline, revision=resolved_baseline.sha),
+            replace(candidate, revision=resolved_candidate.sha),
+        )
     in_force, of_candidate = _manifests(mirror, resolved_baseline, resolved_candidate)
     cases, unmeasurable = _cases(in_force, of_candidate, run.request, run.cluster.max_world_size)
     plan = Plan(
@@ -64,6 +70,16 @@ def _plan(run_id: UUID, worker: Worker) -> None:
 def _fail(run_id: UUID, worker: Worker, failure: Failure) -> None:
     with worker.transaction() as session:
         runs.fail(session, run_id, failure)
+
+
+def _assert_different(baseline: SideSpec, candidate: SideSpec) -> None:
+    """A side measured against itself would clear a change that was not there."""
+    if baseline == candidate:
+        detail = (
+            f"Both sides are commit {baseline.revision[:10]} with the same environment and "
+            "arguments. Name another revision, or ask with the intent `calibrate`."
+        )
+        raise MeasurementFailed(Failure(reason=FailureReason.SAME_SIDES, detail=detail))
 
 
 def read_manifest(mirror: Mirror, sha: str) -> Manifest | None:

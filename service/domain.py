@@ -70,6 +70,7 @@ class FailureReason(StrEnum):
 
     SOURCE_UNAVAILABLE = "source_unavailable"
     UNKNOWN_REVISION = "unknown_revision"
+    SAME_SIDES = "same_sides"
     BAD_MANIFEST = "bad_manifest"
     NO_SUCH_CASE = "no_such_case"
     WORLD_SIZE_TOO_LARGE = "world_size_too_large"

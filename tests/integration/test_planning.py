@@ -12,7 +12,7 @@ from service.config import Settings
 from service.db import catalog, models
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
-from service.domain import Failure, FailureReason, SideSpec, Status
+from service.domain import Failure, FailureReason, Intent, SideSpec, Status
 from service.usecases import runs
 from service.usecases.registry import add_project
 from service.usecases.runs import RunRequest
@@ -64,11 +64,14 @@ class Planner:
             self.repository.commit("no manifest", {"paceline.yml": None})
         self.repository.git("checkout", "--quiet", "main")
 
-    def request(self, *, baseline: str | None = "main", candidate: str = "faster", **body) -> UUID:
+    def request(
+        self, *, baseline: str | None = "main", candidate: str | SideSpec = "faster", **body
+    ) -> UUID:
+        side = SideSpec(revision=candidate) if isinstance(candidate, str) else candidate
         with transaction(self.sessions, self.sent.append) as session:
             request = RunRequest(
                 project="p",
-                candidate=SideSpec(revision=candidate),
+                candidate=side,
                 baseline=None if baseline is None else SideSpec(revision=baseline),
                 **body,
             )
@@ -161,6 +164,36 @@ def test_without_a_file_in_the_baseline_the_candidate_s_serves_both(planner: Pla
 def test_without_a_file_in_the_candidate_the_baseline_s_serves_both(planner: Planner):
     planner.commit(MANIFEST, None)
     assert planner.cases(planner.plan()) == {"small": None}
+
+
+@pytest.mark.parametrize("candidate", ["main", "HEAD", "faster^1"])
+def test_a_side_against_itself_is_no_comparison(planner: Planner, candidate: str):
+    planner.commit(MANIFEST, MANIFEST)
+    run = planner.failed(candidate=candidate)
+    assert run.failure_reason is FailureReason.SAME_SIDES
+    assert "Name another revision" in (run.failure_detail or "")
+
+
+def test_one_commit_may_differ_in_its_arguments(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    other = SideSpec(revision="main", environment={"NCCL_ALGO": "Ring"})
+    assert planner.cases(planner.plan(baseline="main", candidate=other)) == {"small": None}
+
+
+def test_a_calibration_measures_a_side_against_itself(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    run = planner.run(planner.plan(candidate="main", intent=Intent.CALIBRATE))
+    assert run.baseline_side_id == run.candidate_side_id
+    assert run.status is Status.QUEUED
+
+
+def test_head_is_the_branch_that_is_checked_out(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    planner.plan()
+    planner.repository.git("checkout", "--quiet", "faster")
+    run = planner.run(planner.plan(candidate="HEAD"))
+    assert run.candidate_side is not None
+    assert run.candidate_side.revision.sha == planner.repository.git("rev-parse", "faster")
 
 
 def test_without_any_file_there_is_nothing_to_measure(planner: Planner):
@@ -295,7 +328,7 @@ def test_words_of_a_commit_in_any_script(planner: Planner):
     planner.commit(MANIFEST, MANIFEST)
     subject = "Schneller 🚀 — naïve ‮attention"
     sha = planner.repository.commit(subject, {"train.py": "3"})
-    run = planner.run(planner.plan(candidate=sha))
+    run = planner.run(planner.plan(candidate=sha, baseline=None))
     assert run.candidate_side is not None
     assert run.candidate_side.revision.subject == subject
 

@@ -153,6 +153,30 @@ def test_many_may_sync_at_once(repository: Repository, tmp_path: Path):
     assert not failures
 
 
+def test_head_moves_with_the_source(mirror: Mirror, repository: Repository):
+    """People compare main..HEAD on the branch they are on."""
+    repository.git("checkout", "--quiet", "-b", "feature")
+    on_branch = repository.commit("Try", {"train.py": "print(2)\n"})
+    mirror.sync()
+    assert mirror.resolve("HEAD", "candidate").sha == on_branch
+    repository.git("checkout", "--quiet", "--detach")
+    detached = repository.commit("On no branch", {"train.py": "print(3)\n"})
+    mirror.sync()
+    assert mirror.resolve("HEAD", "candidate").sha == detached
+    assert mirror.resolve("HEAD^1", "baseline").sha == on_branch
+    repository.git("checkout", "--quiet", "main")
+    mirror.sync()
+    assert mirror.resolve("HEAD", "candidate").subject == "Start"
+
+
+def test_a_head_that_names_nothing(mirror: Mirror, repository: Repository):
+    """A bare repository whose default branch was renamed."""
+    repository.git("symbolic-ref", "HEAD", "refs/heads/master")
+    mirror.sync()
+    refused(mirror, "HEAD")
+    assert mirror.resolve("main", "candidate")
+
+
 def test_files_of_a_commit_are_read_without_a_checkout(mirror: Mirror, repository: Repository):
     sha = repository.git("rev-parse", "HEAD")
     assert mirror.read(sha, "paceline.yml") == "version: 1\n"
