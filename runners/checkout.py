@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from service.usecases.runs import ResolvedRevision
 _SHA = re.compile(r"^([0-9a-f]{40}|[0-9a-f]{64})$")
 _TIMEOUT_S = 600.0
 _HEAD = "refs/paceline/head"  # where the source's HEAD stands
+_LATEST = datetime(9999, 12, 30, tzinfo=UTC)  # a day of room for every time zone
 # Nothing of a repository's runs here, and no housekeeping starts beside a measurement.
 _GIT = (
     *("git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"),
@@ -93,13 +94,10 @@ class Mirror:
             )
             raise _failed(FailureReason.UNKNOWN_REVISION, detail) from error
         sha = found.decode().strip()
-        fields = self._ask("show", "--no-patch", "--format=%s%x00%an%x00%cI", _valid(sha))
-        subject, author, committed_at = fields.decode(errors="replace").strip().split("\0")
+        fields = self._ask("show", "--no-patch", "--format=%s%x00%an%x00%ct", _valid(sha))
+        subject, author, committed_s = fields.decode(errors="replace").strip().split("\0")
         return ResolvedRevision(
-            sha=sha,
-            subject=subject,
-            author=author,
-            committed_at=datetime.fromisoformat(committed_at),
+            sha=sha, subject=subject, author=author, committed_at=_time(committed_s)
         )
 
     def read(self, sha: str, path: str) -> str | None:
@@ -137,6 +135,11 @@ class Mirror:
             words = " ".join(ran.output.split())[-500:] or ran.failed
             raise _failed(FailureReason.SOURCE_UNAVAILABLE, f"{goal}: {words}")
         return ran.output
+
+
+def _time(seconds: str) -> datetime:
+    """When a commit was made; git keeps any number for it, or none."""
+    return datetime.fromtimestamp(min(max(int(seconds or 0), 0), _LATEST.timestamp()), UTC)
 
 
 def _valid(sha: str) -> str:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from datetime import UTC
 from pathlib import Path
 from uuid import UUID
 
@@ -175,6 +176,32 @@ def test_a_head_that_names_nothing(mirror: Mirror, repository: Repository):
     mirror.sync()
     refused(mirror, "HEAD")
     assert mirror.resolve("main", "candidate")
+
+
+@pytest.mark.parametrize(
+    ("date", "year"),
+    [
+        ("1700000000 +0000", 2023),
+        ("1700000000 +2400", 2023),
+        ("1700000000 +051800", 2023),
+        ("999999999999 +0000", 9999),
+        ("99999999999999999999 +0000", None),
+        ("-1 +0000", 1970),
+        ("tomorrow", 1970),
+    ],
+)
+def test_dates_that_git_keeps(mirror: Mirror, repository: Repository, date: str, year: int | None):
+    tree = repository.git("rev-parse", "main^{tree}")
+    text = f"tree {tree}\nauthor Ada <a@b> {date}\ncommitter Ada <a@b> {date}\n\nOdd\n"
+    file = repository.path.parent / "commit"
+    file.write_text(text)
+    sha = repository.git("hash-object", "-t", "commit", "-w", "--literally", str(file))
+    repository.git("update-ref", "refs/heads/odd", sha)
+    mirror.sync()
+    found = mirror.resolve("odd", "candidate")
+    assert found.subject == "Odd"
+    assert found.committed_at.tzinfo is UTC
+    assert year is None or found.committed_at.year == year
 
 
 def test_files_of_a_commit_are_read_without_a_checkout(mirror: Mirror, repository: Repository):
