@@ -18,6 +18,7 @@ _SHA = re.compile(r"^([0-9a-f]{40}|[0-9a-f]{64})$")
 _TIMEOUT_S = 600.0
 _HEAD = "refs/paceline/head"  # where the source's HEAD stands
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)  # a day of room for every time zone
+_NO_FILES = {"120000": "a symbolic link", "040000": "a folder", "160000": "a submodule"}
 # Nothing of a repository's runs here, and no housekeeping starts beside a measurement.
 _GIT = (
     *("git", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*"),
@@ -101,11 +102,19 @@ class Mirror:
         )
 
     def read(self, sha: str, path: str) -> str | None:
-        """Text of a file in a commit; None where it has no such file."""
-        try:
-            return self._ask("show", f"{_valid(sha)}:{path}").decode(errors="replace")
-        except subprocess.CalledProcessError:
+        """Text of a file in a commit; None where it has no such file. Raises MeasurementFailed."""
+        entry = self._ask("ls-tree", "-z", "--full-tree", _valid(sha), "--", path)
+        if not entry:
             return None
+        mode, _, blob = entry.partition(b"\t")[0].decode().split()
+        what = _NO_FILES.get(mode)
+        if what is None:
+            try:
+                return self._ask("cat-file", "blob", blob).decode()
+            except UnicodeDecodeError as error:
+                what = f"not UTF-8 at byte {error.start}"
+        detail = f"{path} of {sha[:10]} is {what}; commit it as a plain file in UTF-8."
+        raise _failed(FailureReason.BAD_MANIFEST, detail)
 
     def check_out(self, sha: str, path: Path) -> None:
         """Make a worktree of a commit at `path`, where nothing lies. Raises MeasurementFailed.

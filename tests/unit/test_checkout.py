@@ -212,6 +212,26 @@ def test_files_of_a_commit_are_read_without_a_checkout(mirror: Mirror, repositor
         mirror.read("main", "paceline.yml")
 
 
+@pytest.mark.parametrize("what", ["a symbolic link", "a folder", "a submodule", "not UTF-8"])
+def test_what_is_no_text_file_is_said(mirror: Mirror, repository: Repository, what: str):
+    path = repository.path / "paceline.yml"
+    path.unlink()
+    if what == "a symbolic link":
+        path.symlink_to("train.py")
+    elif what == "a folder":
+        path.mkdir()
+        (path / "train.yml").touch()
+    elif what == "a submodule":
+        factories.repository(path).commit("Inner", {})
+    else:
+        path.write_bytes("café".encode("latin-1"))
+    sha = repository.commit("Odd", {})
+    mirror.sync()
+    with pytest.raises(MeasurementFailed, match=f"^paceline.yml of {sha[:10]} is {what}") as error:
+        mirror.read(sha, "paceline.yml")
+    assert error.value.failure.reason is FailureReason.BAD_MANIFEST
+
+
 def test_worktrees_of_two_commits_lie_side_by_side(
     mirror: Mirror, repository: Repository, tmp_path: Path
 ):
