@@ -1,6 +1,7 @@
 """Git: a mirror per project. Argument vectors only, revisions validated."""
 
 import re
+import shlex
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -29,9 +30,12 @@ _GIT = (
 class Mirror:
     """A bare copy of a project's repository."""
 
-    def __init__(self, data_dir: Path, project_id: UUID, source: str) -> None:
+    def __init__(
+        self, data_dir: Path, project_id: UUID, source: str, credentials: Path | None = None
+    ) -> None:
         self.path = data_dir.absolute() / "mirrors" / f"{project_id}.git"
         self._source = source
+        self._credentials = credentials
 
     def sync(self) -> None:
         """Bring the mirror up to date. Raises MeasurementFailed where the source cannot be had."""
@@ -138,12 +142,20 @@ class Mirror:
 
     def _work(self, goal: str, *arguments: str) -> str:
         """Output of a command that may take long. Raises MeasurementFailed."""
-        argv = [*_GIT, *arguments]
+        argv = [*_GIT, *self._credential_options(), *arguments]
         ran = run(argv, of_git(), Path("/"), timeout_s=_TIMEOUT_S)
         if ran.failed is not None:
             words = " ".join(ran.output.split())[-500:] or ran.failed
             raise _failed(FailureReason.SOURCE_UNAVAILABLE, f"{goal}: {words}")
         return ran.output
+
+    def _credential_options(self) -> list[str]:
+        """Makes git look up credentials in the file, but not erase there what a host refused."""
+        if self._credentials is None:
+            return []
+        file = shlex.quote(str(self._credentials.absolute()))
+        helper = f'!f() {{ test "$1" != get || git credential-store --file={file} get; }}; f'
+        return ["-c", f"credential.helper={helper}"]
 
 
 def _time(seconds: str) -> datetime:

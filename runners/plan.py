@@ -44,7 +44,9 @@ def _plan(run_id: UUID, worker: Worker) -> None:
         ):
             return
         run = runs_db.run(session, run_id)
-        mirror = Mirror(worker.data_dir, run.project_id, run.project.source)
+        mirror = Mirror(
+            worker.data_dir, run.project_id, run.project.source, worker.settings.git_credentials
+        )
         baseline, candidate = runs.requested_sides(run)
     mirror.sync()
     resolved_candidate = mirror.resolve(candidate.revision, "candidate")

@@ -20,7 +20,9 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
 
     Raises MeasurementFailed where that fails, and what `check` raises when the worker must stop.
     """
-    mirror = Mirror(worker.data_dir, run.project_id, run.project.source)
+    mirror = Mirror(
+        worker.data_dir, run.project_id, run.project.source, worker.settings.git_credentials
+    )
     baseline, candidate = run.baseline_side, run.candidate_side
     assert baseline is not None
     assert candidate is not None

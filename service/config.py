@@ -26,6 +26,9 @@ class Settings(BaseSettings):
     database_url: str = Field(default="", description="SQLAlchemy URL; empty: SQLite in data_dir.")
     broker_url: str = Field(default="memory://", description="Celery broker.")
     artifact_url: str = Field(default="", description="fsspec URL for logs; empty: data_dir.")
+    git_credentials: Path | None = Field(
+        default=None, description="Passwords of git sources, as git's credential-store keeps them."
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8321, description="Port to listen on.")
     proxy_addresses: str = Field(

@@ -10,6 +10,8 @@ from service.domain import Arrangement
 from service.errors import Conflict, Refused
 
 LOCAL_CLUSTER = "local"
+# A user name in a web address is often a token.
+_SECRET = re.compile(r"^(https?://[^/?#]*|\w+://[^/?#]*:[^/?#]*)@", re.IGNORECASE)
 _URL = re.compile(r"^(https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:")
 
 
@@ -20,6 +22,13 @@ def add_project(session: Session, *, name: str, source: str) -> models.Project:
     """
     if source.startswith("-"):
         raise Refused("source", "The source is a path or a URL; it may not begin with '-'.")
+    if _SECRET.match(source):
+        detail = (
+            "The source holds a password or a token, which pages would show. Leave out all that "
+            "stands between '//' and the host; workers read passwords from the file that "
+            "PACELINE_GIT_CREDENTIALS names."
+        )
+        raise Refused("source", detail)
     if not _URL.match(source):
         path = Path(source)
         if not path.is_absolute() or not path.is_dir():

@@ -5,7 +5,11 @@ import socket
 import subprocess
 import sys
 import threading
+from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import UUID
 
@@ -327,3 +331,45 @@ def test_git_ends_with_the_worker(tmp_path: Path):
             connection.settimeout(30)
             while connection.recv(65536):
                 pass  # its end is closed once git is gone
+
+
+class Guarded(SimpleHTTPRequestHandler):
+    """Serves a repository's files (git's dumb protocol) to ada with the password s3cret."""
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] == f"Basic {b64encode(b'ada:s3cret').decode()}":
+            super().do_GET()
+        else:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def host(repository: Repository) -> Iterator[str]:
+    """Address of a server that has the repository."""
+    repository.git("update-server-info")
+    handler = partial(Guarded, directory=str(repository.path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("password", ["s3cret", "wrong"])
+def test_passwords_come_from_a_file_that_is_only_read(tmp_path: Path, host: str, password: str):
+    credentials = tmp_path / "it's a file"
+    credentials.write_text(f"http://ada:{password}@{host}\n")
+    mirror = Mirror(tmp_path / "data", PROJECT, f"http://{host}/.git", credentials)
+    if password == "s3cret":
+        mirror.sync()
+        mirror.sync()
+        assert mirror.resolve("HEAD", "candidate").subject == "Start"
+    else:
+        with pytest.raises(MeasurementFailed, match="Authentication failed"):
+            mirror.sync()
+    assert credentials.read_text() == f"http://ada:{password}@{host}\n"
+    assert not any("s3cret" in path.read_text() for path in mirror.path.glob("config"))
