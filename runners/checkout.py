@@ -68,22 +68,15 @@ class Mirror:
 
     def require(self, sha: str) -> None:
         """Have a commit that another machine's mirror resolved. Raises MeasurementFailed."""
-        if self.path.exists() and self._holds(sha):
+        if self.has(sha):
             return
         self.sync()
-        if not self._holds(sha):
+        if not self.has(sha):
             detail = (
                 f"The commit {sha} is in {self._source} no more; a branch was probably rewritten "
                 "after the run was asked for. Ask again for what stands there now."
             )
             raise MeasurementFailed(Failure(reason=FailureReason.UNKNOWN_REVISION, detail=detail))
-
-    def _holds(self, sha: str) -> bool:
-        try:
-            self._run("cat-file", "-e", f"{_valid(sha)}^{{commit}}")
-        except subprocess.CalledProcessError:
-            return False
-        return True
 
     def resolve(self, revision: str, role: str) -> ResolvedRevision:
         """The commit a revision names. Raises MeasurementFailed for one that does not exist."""
