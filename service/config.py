@@ -2,10 +2,16 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LONGEST_S = 7 * 86400.0
 
 
 class LogFormat(StrEnum):
@@ -30,7 +36,7 @@ class Settings(BaseSettings):
         default=None, description="Passwords of git sources, as git's credential-store keeps them."
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
-    port: int = Field(default=8321, description="Port to listen on.")
+    port: int = Field(default=8321, ge=1, le=65535, description="Port to listen on.")
     proxy_addresses: str = Field(
         default="", description="Proxies whose X-Forwarded-* headers are believed."
     )
@@ -43,7 +49,10 @@ class Settings(BaseSettings):
         default=30.0, gt=0, description="How long a worker owns a job unrenewed."
     )
     max_losses: int = Field(
-        default=3, ge=1, description="A job that loses so many workers without a pair has failed."
+        default=3,
+        ge=1,
+        le=1000,
+        description="A job that loses so many workers without a pair has failed.",
     )
     kill_grace_s: float = Field(default=10.0, ge=0, description="From SIGTERM to SIGKILL.")
     reconcile_s: float = Field(default=10.0, gt=0, description="How often lost work is looked for.")
@@ -61,12 +70,15 @@ class Settings(BaseSettings):
     @property
     def is_standalone(self) -> bool:
         """Whether one process is the whole service; else messages go to workers elsewhere."""
-        return self.broker_url.startswith("memory://")
+        return _is_in_process(self.broker_url)
 
     @property
     def resolved_database_url(self) -> str:
         """The database URL in force."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'paceline.db'}"
+        if self.database_url:
+            return self.database_url
+        path = str(self.data_dir.absolute() / "paceline.db")
+        return URL.create("sqlite", database=path).render_as_string()  # quotes `?` and `#`
 
     @property
     def resolved_artifact_url(self) -> str:
@@ -74,6 +86,57 @@ class Settings(BaseSettings):
         return self.artifact_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
 
     @property
+    def own_url(self) -> str:
+        """Where the service listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
     def resolved_url(self) -> str:
         """Where the CLI finds the service."""
-        return self.url or f"http://{self.host}:{self.port}"
+        return self.url or self.own_url
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_known_database(cls, value: str) -> str:
+        try:
+            is_known = not value or make_url(value).get_backend_name() in ("sqlite", "postgresql")
+        except ArgumentError:
+            is_known = False
+        if not is_known:
+            example = "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+            raise ValueError(f"It must be the URL of PostgreSQL or SQLite, such as {example}")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _is_loopback_in_standalone(cls, value: str, info: ValidationInfo) -> str:
+        if _is_in_process(info.data["broker_url"]) and value not in LOOPBACK:
+            raise ValueError(
+                "A standalone service asks for no token, so it listens on this machine only, at "
+                f"{' or '.join(LOOPBACK)}. To serve others, set PACELINE_BROKER_URL to Redis; to "
+                "ask a service elsewhere, set PACELINE_URL"
+            )
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _is_http(cls, value: str) -> str:
+        parts = urlsplit(value)  # refuses brackets that are not closed, `port` what is no port
+        is_http = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if value and not is_http:
+            raise ValueError("It must be like http://127.0.0.1:8321 or https://HOST")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _is_bounded(cls, value: Any, info: ValidationInfo) -> Any:
+        """Durations are added to points in time, which have an end; their names end in `_s`."""
+        is_duration = info.field_name is not None and info.field_name.endswith("_s")
+        if is_duration and not value <= _LONGEST_S:
+            raise ValueError(f"It must be at most {_LONGEST_S:g} seconds, a week")
+        return value
+
+
+def _is_in_process(broker_url: str) -> bool:
+    return broker_url.startswith("memory://")

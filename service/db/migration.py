@@ -87,6 +87,7 @@ def _scripts() -> ScriptDirectory:
 
 def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(_FOLDER))
+    folder = str(_FOLDER).replace("%", "%%")  # alembic would interpolate it
+    config.set_main_option("script_location", folder)
     config.set_main_option("path_separator", "os")
     return config

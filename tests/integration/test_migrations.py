@@ -1,5 +1,6 @@
 """Migrations on SQLite and PostgreSQL: they build what the models say, and take it away again."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,16 @@ def test_what_is_pending(empty_engine: Engine):
     lacking = migration.pending(empty_engine)
     assert lacking is not None
     assert "paceline db upgrade" in lacking
+    migration.upgrade(empty_engine)
+    assert migration.pending(empty_engine) is None
+
+
+def test_a_checkout_may_lie_in_a_folder_of_any_name(
+    empty_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "50% #1" / "migrations"
+    shutil.copytree(migration._FOLDER, folder)
+    monkeypatch.setattr(migration, "_FOLDER", folder)
     migration.upgrade(empty_engine)
     assert migration.pending(empty_engine) is None
 
