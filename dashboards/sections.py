@@ -19,7 +19,7 @@ from service.db.views import (
     Trace,
     TrialView,
 )
-from service.domain import FailureReason, Role, Status, Verdict
+from service.domain import LOOKS, FailureReason, Intent, Role, Status, Verdict
 from service.stats.headline import verdict
 
 
@@ -159,9 +159,11 @@ def _advice(run: RunSummary) -> str:
     return advice
 
 
-def _again(run: RunSummary) -> str | None:
+def _again(run: RunDetail) -> str | None:
     """The command that asks for an undecided run again; None where a command line cannot."""
     if any(side.image or side.environment or side.arguments for side in _sides(run)):
+        return None
+    if run.budget_device_hours is not None or run.intent is not Intent.GATE:
         return None
     is_undecided = run.verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID, Verdict.MISSING)
     if not (is_undecided or run.status in (Status.FAILED, Status.CANCELLED)):
@@ -169,7 +171,11 @@ def _again(run: RunSummary) -> str | None:
     revisions = f"{run.baseline.requested}..{run.candidate.requested}"
     command = ["paceline", "compare", revisions, "--project", run.project]
     command += [] if run.cluster == "local" else ["--cluster", run.cluster]
-    command += ["--max-pairs", "20"] if run.verdict is Verdict.INCONCLUSIVE else []
+    command += [] if run.suite is None else ["--suite", run.suite]
+    for case in run.cases or ():
+        command += ["--case", case]
+    max_pairs = LOOKS[-1] if run.verdict is Verdict.INCONCLUSIVE else run.max_pairs
+    command += [] if max_pairs is None else ["--max-pairs", str(max_pairs)]
     return shlex.join(command)
 
 
@@ -181,7 +187,7 @@ def _side_facts(run: RunDetail) -> list[Fact]:
     """What was asked for on each side, the commit it became, and the software it brought."""
     rows: dict[str, list[Any]] = {
         "revision": [side.requested for side in _sides(run)],
-        "commit": [side.sha and side.sha[:12] for side in _sides(run)],
+        "commit": [side.sha and format.short(side.sha) for side in _sides(run)],
         "subject": [side.subject for side in _sides(run)],
         "author": [side.author for side in _sides(run)],
         "image": [side.image for side in _sides(run)],

@@ -26,6 +26,7 @@ from service.domain import Role, Status, severity
 from service.stats.headline import headline, verdict
 
 View = TypeVar("View")
+_ASKED = ("suite", "cases", "max_pairs", "budget_device_hours")
 
 
 def run_list(
@@ -71,6 +72,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
             )
     return RunDetail(
         **_summary(row, comparisons),
+        **{name: row.request[name] for name in _ASKED},
         policy=row.policy,
         comparisons=comparisons,
         pairs=pairs,

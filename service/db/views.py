@@ -144,8 +144,12 @@ class RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class RunDetail(RunSummary):
-    """A run whole. Comparisons come worst first."""
+    """A run whole. `suite` to `budget_device_hours` are as asked. Comparisons come worst first."""
 
+    suite: str | None
+    cases: Sequence[str] | None
+    max_pairs: int | None
+    budget_device_hours: float | None
     policy: Mapping[str, Any] | None
     comparisons: Sequence[ComparisonView]
     pairs: Sequence[PairView]

@@ -26,11 +26,17 @@ from service.stats.compare import ALGORITHM, VERSION, compare
 from service.stats.comparison import MetricComparison, unmeasured
 from service.stats.pairs import PairEffects
 from service.stats.summary import summarize
+from service.usecases.runs import RunRequest
 
 HOSTILE = "<script>document.title = 'owned'</script>"
 COMMAND = (
     "cd /srv/paceline/worktrees/9b01de37 && env MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 "
     "torchrun --standalone --nproc-per-node=2 train.py --steps 400"
+)
+REQUEST = RunRequest(
+    project="tinylm",
+    baseline=SideSpec(revision="main"),
+    candidate=SideSpec(revision="faster-rope"),
 )
 POLICY = Policy(
     metrics={
@@ -81,10 +87,7 @@ class Bench:
             cluster_id=self.cluster.id,
             intent=Intent.GATE,
             status=status,
-            request={
-                Role.BASELINE: asdict(SideSpec(revision="main")),
-                Role.CANDIDATE: asdict(SideSpec(revision="faster-rope")),
-            },
+            request=asdict(REQUEST),
             policy=asdict(POLICY),
             baseline_side_id=sides[0].id,
             candidate_side_id=sides[1].id,

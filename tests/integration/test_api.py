@@ -105,6 +105,13 @@ def test_a_run_is_accepted_and_can_be_followed(client: TestClient, outbox: Outbo
     assert detail["headline"] == "The run waits for a worker."
 
 
+def test_a_run_tells_what_was_asked_for(client: TestClient):
+    asked = {"suite": None, "cases": ["a", "b"], "max_pairs": 8, "budget_device_hours": 0.5}
+    response = client.post("/runs", json=BODY | asked)
+    detail = client.get(response.headers["location"]).json()
+    assert {name: detail[name] for name in asked} == asked
+
+
 def test_a_side_may_be_an_object(client: TestClient):
     side = {"revision": "v1", "environment": {"NCCL_ALGO": "Ring"}, "arguments": ["--fused"]}
     response = client.post("/runs", json={**BODY, "candidate": side})

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.sections import comparison_outcome, run_section
-from service.domain import FailureReason, Role, Status, Verdict
+from service.domain import FailureReason, Intent, Role, Status, Verdict
 from tests.unit import dashboards_factories as make
 
 
@@ -86,6 +86,16 @@ class TestAgain:
     def test_an_undecided_run_can_be_asked_for_with_more_pairs(self):
         found = section(make.run(verdict=Verdict.INCONCLUSIVE)).again
         assert found == "paceline compare main..faster-rope --project tinylm --max-pairs 20"
+
+    def test_it_asks_for_the_same_cases_and_pairs(self):
+        run = make.run(Status.CANCELLED, cases=["a", "b; reboot"], max_pairs=8)
+        assert section(run).again.endswith("--case a --case 'b; reboot' --max-pairs 8")
+        run = make.run(Status.CANCELLED, suite="nightly")
+        assert section(run).again.endswith("--project tinylm --suite nightly")
+
+    @pytest.mark.parametrize("asked", [{"budget_device_hours": 0.5}, {"intent": Intent.CALIBRATE}])
+    def test_what_no_command_line_can_ask_for_is_not(self, asked):
+        assert section(make.run(Status.CANCELLED, **asked)).again is None
 
     def test_the_cluster_is_named_unless_it_is_the_default(self):
         assert "--cluster h200" in section(make.run(Status.CANCELLED, cluster="h200")).again
