@@ -12,6 +12,7 @@ from service.stats import words
 NOTHING = "–"
 count = words.count
 _MINUS = re.compile(r"-(?=\d[\d.]* %)")
+_SHA_DIGITS = 10
 _ACRONYMS = {"cpu", "cpus", "gpu", "gpus", "nccl", "cuda"}
 
 
@@ -131,8 +132,8 @@ def moment(then: datetime) -> str:
 
 
 def short(sha: str) -> str:
-    """The first eight digits of a commit."""
-    return sha[:8]
+    """The first digits of a commit, enough to name it."""
+    return sha[:_SHA_DIGITS]
 
 
 def fact_name(name: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from dashboards import assets, templating
 from dashboards.pages.artifact import ReadArtifact, readable
 from dashboards.sections import RunSection, run_section
-from service.db import reading, results
+from service.db import models, reading, results
 from service.db.views import RunDetail
 
 _TEMPLATE = "report.html"
@@ -63,9 +63,16 @@ def _failed_logs(session: Session, run: RunDetail, read_artifact: ReadArtifact) 
     for trial in run.trials:
         for file in trial.artifacts:
             if trial.failure_reason is not None and file.kind == "log":
-                content = read_artifact(results.artifact(session, file.id))
-                logs[file.id] = readable(content[-_LOG_BYTES:])
+                logs[file.id] = _end(results.artifact(session, file.id), read_artifact)
     return logs
+
+
+def _end(log: models.Artifact, read_artifact: ReadArtifact) -> str:
+    """The last part of a log, or that there is none any more."""
+    try:
+        return readable(read_artifact(log)[-_LOG_BYTES:])
+    except FileNotFoundError:
+        return "This log is no longer in the artifact store."
 
 
 def _inline(name: str) -> Markup:

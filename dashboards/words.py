@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.db.views import RunSummary
-from service.domain import FailureReason, Intent, Status, Verdict
+from service.domain import LOOKS, FailureReason, Intent, Status, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,8 @@ VERDICTS = {
         symbol="?",
         style="open",
         advice="This is not “no regression”: the pairs leave both answers open. Ask for more "
-        "pairs (at most 20), measure on a quieter node, or allow a larger δ in paceline.yml.",
+        f"pairs (at most {LOOKS[-1]}), measure on a quieter node, or allow a larger δ in "
+        "paceline.yml.",
     ),
     Verdict.INVALID: Outcome(
         word="invalid",

@@ -1,9 +1,12 @@
 """The command line: `paceline`."""
 
+import io
+import logging
 import sys
+import traceback
+from typing import Annotated
 
 import typer
-from sqlalchemy.exc import OperationalError
 
 from service.cli import (
     api,
@@ -18,9 +21,10 @@ from service.cli import (
     up,
     worker,
 )
-from service.cli.client import RequestFailed
-from service.cli.exit_codes import ExitCode
-from service.errors import Conflict, PacelineError, Refused
+from service.cli.failures import ending
+from service.cli.terminal import complain
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="paceline",
@@ -44,21 +48,31 @@ app.add_typer(database.app)
 app.add_typer(token.app)
 
 
+@app.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a command that fails.")
+    ] = False,
+) -> None:
+    """What every command takes, before its name."""
+    if debug:
+        logger.setLevel(logging.DEBUG)
+
+
 def main() -> None:
-    """Run the command; an error of ours is a sentence and an exit code, never a traceback."""
+    """Run the command; an error is a sentence and an exit code, which is never that of a verdict.
+
+    Python itself would end a traceback with 1, which says `regression` to a script.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack δ
     try:
         app()
-    except RequestFailed as error:
-        print(f"paceline: {error}", file=sys.stderr)
-        is_denied = error.status in (401, 403)
-        sys.exit(ExitCode.NOT_ALLOWED if is_denied else ExitCode.USAGE)
-    except (Refused, Conflict) as error:
-        print(f"paceline: {error}", file=sys.stderr)
-        sys.exit(ExitCode.USAGE)
-    except OperationalError as error:
-        detail = f"The database does not answer; look at PACELINE_DATABASE_URL. ({error.orig})"
-        print(f"paceline: {detail}", file=sys.stderr)
-        sys.exit(ExitCode.RUN_FAILED)
-    except PacelineError as error:
-        print(f"paceline: {error}", file=sys.stderr)
-        sys.exit(ExitCode.RUN_FAILED)
+    except Exception as error:
+        if logger.isEnabledFor(logging.DEBUG):
+            traceback.print_exc()
+        found = ending(error)
+        for sentence in found.sentences:
+            complain(sentence)
+        sys.exit(found.code)

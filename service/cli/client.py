@@ -27,7 +27,7 @@ class Client:
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=30.0)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """JSON of a GET. Raises RequestFailed and ServiceUnreachable."""
+        """JSON of a GET. Raises RequestFailed, and ServiceUnreachable, which may pass."""
         return self._json("GET", path, params=parameters)
 
     def post(self, path: str, body: Any = None) -> Any:
@@ -36,10 +36,11 @@ class Client:
 
     def project_here(self, folder: Path) -> str:
         """Name of the project whose source is `folder` or holds it. Raises RequestFailed."""
-        sources = {item["source"]: item["name"] for item in self.get("/projects")}
+        sources = {Path(item["source"]).resolve(): item["name"] for item in self.get("/projects")}
+        folder = folder.resolve()
         for candidate in (folder, *folder.parents):
-            if str(candidate) in sources:
-                name: str = sources[str(candidate)]
+            if candidate in sources:
+                name: str = sources[candidate]
                 return name
         detail = (
             f"{folder} belongs to no project. Name one with --project, or register this one: "
@@ -50,10 +51,19 @@ class Client:
     def _json(self, method: str, path: str, **options: Any) -> Any:
         try:
             response = self._http.request(method, path, **options)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             text = f"Nothing answers at {self.url}; start the service with `paceline up`. ({error})"
             raise ServiceUnreachable(text) from error
+        kind = "application/problem+json" if response.is_error else "application/json"
+        if not response.headers.get("content-type", "").startswith(kind):
+            text = (
+                f"What answers at {self.url} (with {response.status_code}) is not Paceline, but "
+                "another program or a proxy; see PACELINE_URL, PACELINE_HOST and PACELINE_PORT."
+            )
+            raise ServiceUnreachable(text)
         body = response.json()
+        if response.is_server_error:
+            raise ServiceUnreachable(_detail(body))
         if response.is_error:
             raise RequestFailed(response.status_code, _detail(body))
         return body

@@ -1,5 +1,6 @@
 """`paceline report`: runs as one HTML file that needs no service and no network."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -8,7 +9,9 @@ import typer
 
 from dashboards.report import render
 from service.config import Settings
+from service.db import migration
 from service.db.session import make_engine, make_sessions
+from service.errors import Refused
 from service.main import artifact_reader
 
 
@@ -17,10 +20,19 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o")] = Path("paceline-report.html"),
     title: Annotated[str, typer.Option()] = "Paceline report",
 ) -> None:
-    """Write runs into one self-contained HTML file."""
+    """Write runs into one self-contained HTML file, read from the service's own database."""
     settings = Settings()
-    sessions = make_sessions(make_engine(settings.resolved_database_url))
-    with sessions() as session:
+    engine = make_engine(settings.resolved_database_url)
+    place = engine.url.render_as_string(hide_password=True)
+    print(f"Reading {place}.", file=sys.stderr)
+    lacking = migration.pending(engine)
+    if lacking is not None:
+        detail = (
+            f"{lacking} Elsewhere than in the folder of `paceline up`, name the service's data by "
+            "PACELINE_DATA_DIR, or its database by PACELINE_DATABASE_URL."
+        )
+        raise Refused("data_dir", detail)
+    with make_sessions(engine)() as session:
         report_html = render(session, run_ids, title, artifact_reader(settings))
     output.write_text(report_html, encoding="utf-8")
     print(f"{output.absolute()}")

@@ -7,8 +7,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dashboards.format import short
+from dashboards.words import STATUSES, VERDICTS
 from service.cli.client import Client
+from service.cli.terminal import cell, mark
 from service.config import Settings
+from service.domain import Role
 
 
 def runs(
@@ -24,12 +28,12 @@ def runs(
         return
     table = Table("run", "project", "baseline..candidate", "state", "answer", box=None)
     for run in page["items"]:
-        sides = "..".join(_short(run[role]) for role in ("baseline", "candidate"))
-        table.add_row(
-            run["id"][:8], run["project"], sides, run["verdict"] or run["status"], run["headline"]
-        )
+        sides = "..".join(_short(run[role]) for role in Role)
+        outcome = VERDICTS[run["verdict"]] if run["verdict"] else STATUSES[run["status"]]
+        project_name, answer = cell(run["project"]), cell(run["headline"])
+        table.add_row(run["id"][:8], project_name, cell(sides), mark(outcome), answer)
     Console().print(table)
 
 
 def _short(side: dict[str, Any]) -> str:
-    return side["sha"][:10] if side["sha"] else str(side["requested"])
+    return short(side["sha"]) if side["sha"] else str(side["requested"])

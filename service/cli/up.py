@@ -1,7 +1,6 @@
 """`paceline up`: the whole service in one process, on this machine."""
 
 import socket
-import sys
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ import uvicorn
 
 from service import logs
 from service.cli.exit_codes import ExitCode
+from service.cli.terminal import complain
 from service.config import Settings
 from service.db import migration
 from service.db.session import make_engine
@@ -16,7 +16,9 @@ from service.main import create_app
 
 
 def up(
-    port: Annotated[int | None, typer.Option(help="Port on the loopback; default 8321.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port on the loopback; default 8321.")
+    ] = None,
 ) -> None:
     """Migrate the database, seed the local cluster, serve API, pages and a worker."""
     settings = Settings()
@@ -24,10 +26,9 @@ def up(
         settings = settings.model_copy(update={"port": port})
     logs.configure(settings)
     if _is_taken(settings.host, settings.port):
-        print(
-            f"paceline: port {settings.port} is taken; is a service running there already? "
-            "Choose another with --port.",
-            file=sys.stderr,
+        complain(
+            f"Port {settings.port} is taken; is a service running there already? "
+            "Choose another with --port."
         )
         raise typer.Exit(ExitCode.USAGE)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -35,12 +36,15 @@ def up(
     migration.upgrade(engine)
     engine.dispose()
     app = create_app(settings)
-    print(f"Paceline is at http://{settings.host}:{settings.port}/ui (stop it with Ctrl-C).")
+    print(f"Paceline is at {settings.own_url}/ui (stop it with Ctrl-C).")
     print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
     # service/api/requests.py logs each request.
     uvicorn.run(app, host=settings.host, port=settings.port, log_config=None, access_log=False)
 
 
 def _is_taken(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((host, port)) == 0
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
