@@ -102,6 +102,14 @@ class TestRuns:
         html = runs_page(make.summary(Status.QUEUED, candidate=make.side(sha=None, subject=None)))
         assert "faster-rope" in html
 
+    def test_a_subject_of_the_other_direction_stays_in_its_place(self):
+        html = runs_page(make.summary(candidate=make.side(subject="\u202egnissim")))
+        assert "<bdi>\u202egnissim</bdi>" in html
+
+    def test_a_subject_without_end_is_shortened_but_not_lost(self):
+        html = runs_page(make.summary(candidate=make.side(subject="x" * 5000)))
+        assert f'<bdi title="{"x" * 5000}">{"x" * 119}…</bdi>' in html
+
     def test_a_hostile_subject_is_text(self):
         html = runs_page(make.summary(candidate=make.side(subject=HOSTILE, requested=HOSTILE)))
         assert "&lt;script&gt;alert(1)" in html
@@ -142,6 +150,11 @@ class TestRun:
         assert FAILURES[reason].words in html
         assert FAILURES[reason].remedy.replace("'", "&#39;") in html
         assert f">{reason}<" not in html
+
+    def test_subject_and_author_stay_in_their_places(self):
+        html = run_page(make.run(candidate=make.side(subject="\u202eb", author="\u202ea")))
+        assert html.count("<bdi>\u202eb</bdi>") == 2
+        assert "<td><bdi>\u202ea</bdi></td>" in html
 
     def test_a_comparison_has_its_figures_reasons_and_looks(self):
         html = run_page(make.measured_run())
