@@ -3,6 +3,7 @@
 PacelineError
 ├── NotFound            no such project, run, cluster, revision ...
 ├── Conflict            the request contradicts what is stored
+├── Busy                another request holds what this one needs: try again soon
 ├── Refused             the request cannot be served as asked; names the field and the remedy
 │   └── ManifestError   paceline.yml is wrong; names file, line and field
 ├── Unauthenticated     who asks is not known: no token, or one that is not valid
@@ -34,6 +35,10 @@ class NotFound(PacelineError):
 
 class Conflict(PacelineError):
     """The request contradicts what is stored."""
+
+
+class Busy(PacelineError):
+    """Another request holds what this one needs, for longer than it may wait."""
 
 
 class Refused(PacelineError):

@@ -22,6 +22,7 @@ from service.api import (
     errors,
     health,
     loopback,
+    manners,
     monitoring,
     registry,
     requests,
@@ -72,6 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     if settings.is_standalone:
         loopback.install(app)
     requests.install(app, monitor)
+    manners.install(app)  # last, so outermost: its request id is in every line and answer
     for resource in (runs, registry, tokens, health, monitoring):
         app.include_router(resource.router)
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")

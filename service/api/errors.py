@@ -1,4 +1,4 @@
-"""RFC 9457: every error leaves as application/problem+json, FastAPI's own included."""
+"""RFC 9457: every error leaves as application/problem+json, the framework's own included."""
 
 import logging
 from collections.abc import Sequence
@@ -9,8 +9,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.errors import (
+    Busy,
     Conflict,
     Forbidden,
     NotFound,
@@ -18,16 +20,20 @@ from service.errors import (
     Refused,
     Unauthenticated,
 )
+from service.logs import request_id
 
 logger = logging.getLogger(__name__)
 
 _STATUS: dict[type[PacelineError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    Busy: HTTPStatus.CONFLICT,
     Refused: HTTPStatus.UNPROCESSABLE_ENTITY,
     Unauthenticated: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
 }
+_RETRY_AFTER_S = 1
+_METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 
 
 class Problem(JSONResponse):
@@ -45,7 +51,8 @@ def problem(
 ) -> Problem:
     """Problem of a status; `errors` name each offending field by JSON pointer."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
-    body |= {"detail": detail} | ({"errors": list(errors)} if errors else {})
+    body |= {"detail": detail, "request_id": request_id.get()}
+    body |= {"errors": list(errors)} if errors else {}
     return Problem(body, status_code=status, headers=headers)
 
 
@@ -59,6 +66,17 @@ def _place(item: dict[str, Any]) -> str:
     return pointer([] if item["type"] == "json_invalid" else item["loc"][1:])
 
 
+def _allowed(request: Request) -> str:
+    """Methods that are served at the request's path, as the header Allow names them."""
+    scope, routes = request.scope, request.app.routes
+    served = {
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    }
+    return ", ".join(sorted(served | {"HEAD"} if "GET" in served else served))
+
+
 def install(app: FastAPI) -> None:
     """Map every error an application can raise."""
 
@@ -70,8 +88,10 @@ def install(app: FastAPI) -> None:
         fields = []
         if isinstance(error, Refused):
             fields = [{"pointer": pointer(error.field.split(".")), "detail": error.detail}]
-        challenge = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
-        return problem(status, str(error), errors=fields, headers=challenge)
+        headers = {"Retry-After": str(_RETRY_AFTER_S)} if isinstance(error, Busy) else None
+        if isinstance(error, Unauthenticated):
+            headers = {"WWW-Authenticate": "Bearer"}
+        return problem(status, str(error), errors=fields, headers=headers)
 
     @app.exception_handler(RequestValidationError)
     def _validation(_request: Request, error: RequestValidationError) -> Problem:
@@ -82,11 +102,18 @@ def install(app: FastAPI) -> None:
         )
 
     @app.exception_handler(HTTPException)
-    def _http(_request: Request, error: HTTPException) -> Problem:
-        headers = dict(error.headers) if error.headers else None
-        return problem(error.status_code, str(error.detail), headers=headers)
+    def _http(request: Request, error: HTTPException) -> Problem:
+        detail, headers = str(error.detail), dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = _allowed(request)
+            detail = f"{request.url.path} serves {headers['Allow']}, not {request.method}."
+        elif detail == HTTPStatus.NOT_FOUND.phrase:
+            detail = f"Nothing is served at {request.url.path}; /openapi.json tells what is."
+        return problem(error.status_code, detail, headers=headers)
 
     @app.exception_handler(Exception)
     def _unexpected(_request: Request, error: Exception) -> Problem:
-        detail = "Paceline itself failed; the service's log has the traceback."
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+        detail = "Paceline itself failed; the service's log has the traceback under this id."
+        # This one is answered outside of what puts the id on every other response.
+        headers = {"X-Request-Id": request_id.get()}
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail, headers=headers)

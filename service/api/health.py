@@ -5,10 +5,11 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request, Response
 
 from service.api.access import OPEN
+from service.api.deps import JSON_ONLY
 from service.api.errors import problem
 from service.db import migration
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[JSON_ONLY])
 
 
 @router.get("/healthz", operation_id="health", dependencies=[OPEN])

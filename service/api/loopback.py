@@ -1,35 +1,43 @@
 """Standalone asks for no token, so neither another host nor another site's page may act here."""
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.errors import problem
+from service.api.errors import Problem, problem
 
 _HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def install(app: FastAPI) -> None:
-    """Refuse requests that were not addressed to this machine, or come from another origin.
+    """Refuse requests that were not addressed to this machine, or come from another origin."""
+    app.add_middleware(Loopback)
 
-    `Host` stops names rebound to 127.0.0.1, `Origin` stops forms on pages of other sites and of
+
+class Loopback:
+    """`Host` stops names rebound to 127.0.0.1, `Origin` stops forms on pages of other sites and of
     other ports of this machine.
     """
-    app.middleware("http")(_refuse_foreign)
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = _refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
 
 
-async def _refuse_foreign(
-    request: Request, call_next: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+def _refusal(headers: Headers) -> Problem | None:
+    host, origin = headers.get("host", ""), headers.get("origin")
     if not _is_ours(host):
         detail = f"This service answers on this machine only, not as {host!r}."
         return problem(HTTPStatus.BAD_REQUEST, detail)
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return problem(HTTPStatus.FORBIDDEN, f"Requests from the origin {origin} are refused.")
-    return await call_next(request)
+    return None
 
 
 def _is_ours(host: str) -> bool:

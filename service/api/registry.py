@@ -9,13 +9,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import needs
-from service.api.deps import SessionDep
+from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import Name, Text
 from service.db import catalog
 from service.domain import Arrangement, Scope
 from service.usecases import registry
 
-router = APIRouter(tags=["registry"])
+router = APIRouter(tags=["registry"], dependencies=[JSON_ONLY])
 
 
 class ProjectBody(BaseModel):

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from service.api.access import PrincipalDep, needs
-from service.api.deps import SessionDep
+from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import EnvironmentName, Revision, Text
 from service.db import reading
 from service.db.views import RunDetail, RunSummary
 from service.domain import LOOKS, Intent, Scope, SideSpec
 from service.usecases import runs
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix="/runs", tags=["runs"], dependencies=[JSON_ONLY])
 
 
 class SideBody(BaseModel):

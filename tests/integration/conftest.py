@@ -1,0 +1,34 @@
+"""The API on a database of either kind, with a project and the local cluster."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import Engine
+from starlette.testclient import TestClient
+
+from service.db.session import transaction
+from service.usecases.registry import seed_local_cluster
+from tests import factories
+from tests.api import BASE, Outbox, make_app
+
+
+@pytest.fixture
+def app(engine: Engine) -> FastAPI:
+    made = make_app(engine)
+    with transaction(made.state.sessions, made.state.send) as session:
+        seed_local_cluster(session, num_cpus=4, num_devices=0)
+        factories.project(session)
+    return made
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, base_url=BASE, raise_server_exceptions=False) as made:
+        yield made
+
+
+@pytest.fixture
+def outbox(app: FastAPI) -> Outbox:
+    found: Outbox = app.state.send
+    return found
