@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from dashboards.templating import ROOT, render
 from service.api.access import Visitor
-from service.errors import Forbidden, NotFound, Unauthenticated
+from service.errors import Forbidden, NotFound, Refused, Unauthenticated
 
 _HEADERS = {
     # Plotly sets styles from its script; everything else comes from files of ours.
@@ -57,7 +57,7 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except NotFound as error:
                 return _not_found(error.kind, error.ident)
-            except RequestValidationError:
+            except (RequestValidationError, Refused):
                 return _not_found("page", request.url.path)
             except Unauthenticated:
                 if _is_program(request):

@@ -35,6 +35,7 @@ def _environment() -> Environment:
         "fmt": format,
         "intents": words.INTENTS,
         "outcome": words.outcome,
+        "statuses": words.STATUSES,
         "ui": ROOT,
         "verdicts": words.VERDICTS,
     }

@@ -1,41 +1,54 @@
-"""All runs, newest first: what was asked, what came out, what it cost."""
+"""Runs, newest first: what was asked, what came out, what it cost. All of its state is the URL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from uuid import UUID
+from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
-from service.db import catalog, reading
+from service.api.lists import RunQuery, RunQueryDep
+from service.db import catalog, paging, reading
+from service.db.paging import Cursor
 from service.db.views import RunSummary
 
 PATH = ""
 TEMPLATE = "runs.html"
 
-_LIMIT = 50
-
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """`older` is the run before which the next page starts; None on the last one."""
+    """A page of runs, the query it answers, and the queries of the pages beside it."""
 
     runs: Sequence[RunSummary]
     projects: Sequence[str]
-    project: str | None
-    is_first: bool
-    older: UUID | None
+    clusters: Sequence[str]
+    query: RunQuery
+    is_filtered: bool
+    this: str
+    older: str | None
+    newer: str | None
     now: datetime
 
 
-def build(session: Session, project: str | None = None, before: UUID | None = None) -> Context:
-    """One page of runs, of one project if named. Raises NotFound for an unknown `before`."""
-    found = reading.run_list(session, project=project, before=before, limit=_LIMIT + 1)
+def build(session: Session, query: RunQueryDep) -> Context:
+    """The page of runs a query asks for. Raises Refused for a cursor that is none."""
+    found = reading.run_list(session, query.which, cursor=query.place, limit=query.limit)
     return Context(
-        runs=found[:_LIMIT],
+        runs=found.items,
         projects=[row.name for row in catalog.projects(session)],
-        project=project,
-        is_first=before is None,
-        older=found[_LIMIT - 1].id if len(found) > _LIMIT else None,
+        clusters=[row.name for row in catalog.clusters(session)],
+        query=query,
+        is_filtered=query.which != RunQuery().which,
+        this=_address(query, query.place),
+        older=_address(query, found.next) if found.next else None,
+        newer=_address(query, found.previous) if found.previous else None,
         now=datetime.now(UTC),
     )
+
+
+def _address(query: RunQuery, cursor: Cursor | None) -> str:
+    """The query with another cursor, as it stands in a URL; empty where nothing is asked."""
+    asked = query.model_dump(mode="json", exclude_defaults=True, exclude={"cursor"})
+    asked |= {"cursor": paging.encode(cursor)} if cursor else {}
+    return f"?{urlencode(asked, doseq=True)}" if asked else ""

@@ -1,16 +1,16 @@
 """/projects and /clusters: what a run may name."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import needs
 from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import Name, Text
+from service.api.lists import Listing, PageQueryDep, listing
 from service.db import catalog
 from service.domain import Arrangement, Scope
 from service.usecases import registry
@@ -21,7 +21,12 @@ router = APIRouter(tags=["registry"], dependencies=[JSON_ONLY])
 class ProjectBody(BaseModel):
     """A repository to track: the absolute path or the URL git clones."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"name": "tinylm", "source": "https://git.example/tinylm.git"}]
+        },
+    )
 
     name: Name
     source: Annotated[Text, Field(min_length=1, max_length=1000)]
@@ -62,9 +67,12 @@ def create_project(body: ProjectBody, session: SessionDep) -> ProjectView:
 
 
 @router.get("/projects", operation_id="list_projects", dependencies=[needs(Scope.READ)])
-def list_projects(session: SessionDep) -> Sequence[ProjectView]:
-    """Tracked repositories by name."""
-    return [ProjectView.model_validate(row) for row in catalog.projects(session)]
+def list_projects(
+    session: SessionDep, query: PageQueryDep, request: Request, response: Response
+) -> Listing[ProjectView]:
+    """Tracked repositories, newest first."""
+    page = catalog.newest_projects(session, cursor=query.place, limit=query.limit)
+    return listing(page.map(ProjectView.model_validate), request, response)
 
 
 @router.get("/projects/{name}", operation_id="get_project", dependencies=[needs(Scope.READ)])
@@ -74,9 +82,12 @@ def get_project(name: Text, session: SessionDep) -> ProjectView:
 
 
 @router.get("/clusters", operation_id="list_clusters", dependencies=[needs(Scope.READ)])
-def list_clusters(session: SessionDep) -> Sequence[ClusterView]:
-    """Clusters by name."""
-    return [ClusterView.model_validate(row) for row in catalog.clusters(session)]
+def list_clusters(
+    session: SessionDep, query: PageQueryDep, request: Request, response: Response
+) -> Listing[ClusterView]:
+    """Clusters, newest first."""
+    page = catalog.newest_clusters(session, cursor=query.place, limit=query.limit)
+    return listing(page.map(ClusterView.model_validate), request, response)
 
 
 @router.get("/clusters/{name}", operation_id="get_cluster", dependencies=[needs(Scope.READ)])

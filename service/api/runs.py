@@ -1,16 +1,16 @@
 """/runs: ask for a run, follow it, cancel it."""
 
-from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from service.api.access import PrincipalDep, needs
 from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import EnvironmentName, Revision, Text
+from service.api.lists import Listing, RunQueryDep, listing
 from service.db import reading
 from service.db.views import RunDetail, RunSummary
 from service.domain import LOOKS, Intent, Scope, SideSpec
@@ -65,13 +65,6 @@ class RunBody(BaseModel):
         )
 
 
-class RunPage(BaseModel):
-    """A page of runs, newest first; `next_before` is `before` for the next page."""
-
-    items: Sequence[RunSummary]
-    next_before: UUID | None
-
-
 @router.post(
     "",
     status_code=HTTPStatus.ACCEPTED,
@@ -89,14 +82,11 @@ def create_run(
 
 @router.get("", operation_id="list_runs", dependencies=[needs(Scope.READ)])
 def list_runs(
-    session: SessionDep,
-    project: Text | None = None,
-    before: UUID | None = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> RunPage:
+    session: SessionDep, query: RunQueryDep, request: Request, response: Response
+) -> Listing[RunSummary]:
     """Runs, newest first, as summaries."""
-    found = reading.run_list(session, project=project, before=before, limit=limit)
-    return RunPage(items=found, next_before=found[-1].id if len(found) == limit else None)
+    page = reading.run_list(session, query.which, cursor=query.place, limit=query.limit)
+    return listing(page, request, response)
 
 
 @router.get("/{run_id}", operation_id="get_run", dependencies=[needs(Scope.READ)])

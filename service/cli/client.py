@@ -1,5 +1,6 @@
 """Talks to the service over HTTP."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,8 @@ import httpx
 
 from service.config import Settings
 from service.errors import PacelineError, ServiceUnreachable
+
+_LIMIT = 200
 
 
 class RequestFailed(PacelineError):
@@ -34,9 +37,20 @@ class Client:
         """JSON of a POST. Raises RequestFailed and ServiceUnreachable."""
         return self._json("POST", path, json=body)
 
+    def items(self, path: str) -> Iterator[Any]:
+        """All items of a list, part by part. Raises RequestFailed and ServiceUnreachable."""
+        cursor: dict[str, str] = {}
+        while True:
+            page = self.get(path, limit=_LIMIT, **cursor)
+            yield from page["items"]
+            if page["next_cursor"] is None:
+                return
+            cursor = {"cursor": page["next_cursor"]}
+
     def project_here(self, folder: Path) -> str:
         """Name of the project whose source is `folder` or holds it. Raises RequestFailed."""
-        sources = {Path(item["source"]).resolve(): item["name"] for item in self.get("/projects")}
+        projects = self.items("/projects")
+        sources = {Path(item["source"]).resolve(): item["name"] for item in projects}
         folder = folder.resolve()
         for candidate in (folder, *folder.parents):
             if candidate in sources:

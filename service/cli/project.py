@@ -27,7 +27,7 @@ def add(
 @app.command("list")
 def show() -> None:
     """List the tracked repositories."""
-    for project in Client(Settings()).get("/projects"):
+    for project in Client(Settings()).items("/projects"):
         print(plain(f"{project['name']}\t{project['source']}"))
 
 

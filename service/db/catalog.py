@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from service import domain
 from service.db import models
 from service.db.base import Base
+from service.db.paging import Cursor, Page, page
 from service.errors import NotFound
 
 Row = TypeVar("Row", bound=Base)
@@ -20,6 +21,11 @@ Row = TypeVar("Row", bound=Base)
 def projects(session: Session) -> Sequence[models.Project]:
     """All projects by name."""
     return session.scalars(select(models.Project).order_by(models.Project.name)).all()
+
+
+def newest_projects(session: Session, *, cursor: Cursor | None, limit: int) -> Page[models.Project]:
+    """A page of projects."""
+    return page(session, select(models.Project), cursor=cursor, limit=limit)
 
 
 def project(session: Session, name: str) -> models.Project:
@@ -33,6 +39,11 @@ def project(session: Session, name: str) -> models.Project:
 def clusters(session: Session) -> Sequence[models.Cluster]:
     """All clusters by name."""
     return session.scalars(select(models.Cluster).order_by(models.Cluster.name)).all()
+
+
+def newest_clusters(session: Session, *, cursor: Cursor | None, limit: int) -> Page[models.Cluster]:
+    """A page of clusters."""
+    return page(session, select(models.Cluster), cursor=cursor, limit=limit)
 
 
 def cluster(session: Session, name: str) -> models.Cluster:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from service.db import models, results
 from service.db import runs as runs_db
+from service.db.paging import Cursor, Page
 from service.db.views import (
     ArtifactView,
     ComparisonView,
@@ -22,20 +23,24 @@ from service.db.views import (
     Trace,
     TrialView,
 )
-from service.domain import Role, Status, severity
-from service.stats.headline import headline, verdict
+from service.domain import Role, severity
+from service.stats.headline import headline
 
 View = TypeVar("View")
 _ASKED = ("suite", "cases", "max_pairs", "budget_device_hours")
 
 
 def run_list(
-    session: Session, *, project: str | None = None, before: UUID | None = None, limit: int = 50
-) -> list[RunSummary]:
-    """Runs, newest first."""
-    rows = runs_db.newest(session, project=project, before=before, limit=limit)
-    judged = _comparisons(session, rows)
-    return [RunSummary(**_summary(row, judged.get(row.id, []))) for row in rows]
+    session: Session,
+    which: runs_db.RunFilter = runs_db.ALL,
+    *,
+    cursor: Cursor | None = None,
+    limit: int = 50,
+) -> Page[RunSummary]:
+    """A page of runs in short."""
+    found = runs_db.newest(session, which, cursor=cursor, limit=limit)
+    judged = _comparisons(session, found.items)
+    return found.map(lambda row: RunSummary(**_summary(row, judged.get(row.id, []))))
 
 
 def run_summary(session: Session, run_id: UUID) -> RunSummary:
@@ -121,12 +126,10 @@ def _comparisons(session: Session, rows: Sequence[models.Run]) -> dict[UUID, lis
 
 def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str, Any]:
     """Fields of RunSummary."""
-    is_finished = row.status is Status.FINISHED
     asked = {Role.BASELINE: row.baseline_side, Role.CANDIDATE: row.candidate_side}
     return {
         "project": row.project.name,
         "cluster": row.cluster.name,
-        "verdict": verdict(comparisons) if is_finished else None,
         "headline": headline(row.status, row.failure_detail, comparisons),
         "baseline": _side(row, Role.BASELINE, asked[Role.BASELINE]),
         "candidate": _side(row, Role.CANDIDATE, asked[Role.CANDIDATE]),
@@ -137,6 +140,7 @@ def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str
                 "id",
                 "intent",
                 "status",
+                "verdict",
                 "failure_reason",
                 "failure_detail",
                 "requested_by",

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from service.db import models
 from service.db.leases import database_now
-from service.domain import Role
+from service.domain import Role, Status, Verdict, worst
 from service.errors import NotFound
 from service.stats.pairs import STEP_TIME
 
@@ -77,6 +77,17 @@ def comparisons(session: Session, job_ids: Sequence[UUID]) -> Sequence[models.Co
     return session.scalars(query).all()
 
 
+def verdict(session: Session, run_id: UUID) -> Verdict:
+    """What the gating metrics of a run say together, by the comparisons in force."""
+    query = select(models.Comparison.verdict).join(models.Job)
+    query = query.where(
+        models.Job.run_id == run_id,
+        models.Comparison.superseded_at.is_(None),
+        models.Comparison.is_gating,
+    )
+    return worst(session.scalars(query).all())
+
+
 def replace_comparisons(
     session: Session,
     job_id: UUID,
@@ -86,7 +97,7 @@ def replace_comparisons(
     keep_history: bool,
 ) -> None:
     """Put `rows` in force for a case. What was in force becomes history, or, while the case is
-    still being measured, is forgotten.
+    still being measured, is forgotten. A run that had its verdict gets the one that follows now.
     """
     current = (
         models.Comparison.job_id == job_id,
@@ -102,6 +113,10 @@ def replace_comparisons(
         session.execute(delete(models.Comparison).where(*current))
     session.add_all(rows)
     session.flush()
+    run = session.scalars(select(models.Run).join(models.Job).where(models.Job.id == job_id)).one()
+    if run.status is Status.FINISHED:
+        run.verdict = verdict(session, run.id)
+        session.flush()
 
 
 def artifact(session: Session, artifact_id: UUID) -> models.Artifact:

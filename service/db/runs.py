@@ -1,16 +1,28 @@
 """Queries on runs and jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, exists, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    ScalarSelect,
+    and_,
+    exists,
+    or_,
+    select,
+    union,
+    update,
+)
 from sqlalchemy.orm import Session, joinedload, selectinload
 
-from service.db import models
+from service.db import models, results
 from service.db.leases import database_now
-from service.domain import CANCELLED, Failure, Status
+from service.db.paging import Cursor, Page, page
+from service.domain import CANCELLED, Failure, Intent, Status, Verdict
 from service.errors import NotFound
 
 Row = TypeVar("Row")
@@ -30,20 +42,66 @@ def run(session: Session, run_id: UUID) -> models.Run:
     return _found(session.scalar(query), "run", run_id)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunFilter:
+    """Which runs; what is None or empty does not matter. `revision` is a sha, or the beginning of
+    one, of either side. `since` belongs to the time that is meant, `until` does not.
+    """
+
+    project: str | None = None
+    cluster: str | None = None
+    intent: Intent | None = None
+    statuses: Sequence[Status] = ()
+    verdicts: Sequence[Verdict] = ()
+    revision: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+ALL = RunFilter()
+
+
 def newest(
-    session: Session, *, project: str | None = None, before: UUID | None = None, limit: int = 50
-) -> Sequence[models.Run]:
-    """Runs, newest first, with project, cluster and sides; those older than `before`."""
-    query = select(models.Run).options(*_SIDES)
-    query = query.order_by(models.Run.created_at.desc(), models.Run.id.desc()).limit(limit)
-    if project is not None:
-        query = query.join(models.Project).where(models.Project.name == project)
-    if before is not None:
-        mark = run(session, before)
-        query = query.where(
-            tuple_(models.Run.created_at, models.Run.id) < tuple_(mark.created_at, mark.id)
-        )
-    return session.scalars(query).all()
+    session: Session, which: RunFilter = ALL, *, cursor: Cursor | None = None, limit: int = 50
+) -> Page[models.Run]:
+    """A page of runs, with project, cluster and sides."""
+    query = select(models.Run).options(*_SIDES).where(*_conditions(which))
+    return page(session, query, cursor=cursor, limit=limit)
+
+
+def _conditions(which: RunFilter) -> Iterator[ColumnElement[bool]]:
+    row = models.Run
+    if which.project is not None:
+        yield row.project_id == _id_of(models.Project, which.project)
+    if which.cluster is not None:
+        yield row.cluster_id == _id_of(models.Cluster, which.cluster)
+    if which.intent is not None:
+        yield row.intent == which.intent
+    if which.statuses:
+        yield row.status.in_(which.statuses)
+    if which.verdicts:
+        yield row.verdict.in_(which.verdicts)
+    if which.revision is not None:
+        yield row.id.in_(_with_revision(which.revision))
+    if which.since is not None:
+        yield row.created_at >= which.since
+    if which.until is not None:
+        yield row.created_at < which.until
+
+
+def _id_of(kind: type[models.Project | models.Cluster], name: str) -> ScalarSelect[UUID]:
+    """Not a join: with one id known, runs come in order out of the index that begins with it."""
+    return select(kind.id).where(kind.name == name).scalar_subquery()
+
+
+def _with_revision(prefix: str) -> CompoundSelect[UUID]:
+    """Ids of the runs of which a side's sha begins so. A range, for LIKE needs an index of its own;
+    "g" is the first letter that is no hexadecimal digit.
+    """
+    begins = models.Revision.sha.between(prefix, f"{prefix}g")
+    sides = select(models.Side.id).join(models.Revision).where(begins)
+    columns = (models.Run.baseline_side_id, models.Run.candidate_side_id)
+    return union(*(select(models.Run.id).where(column.in_(sides)) for column in columns))
 
 
 def job(session: Session, job_id: UUID) -> models.Job:
@@ -152,7 +210,8 @@ def finish(
     status: Status,
     failure: Failure | None = None,
 ) -> None:
-    """Give a run its final status."""
+    """Give a run its final status and, where it was measured, its verdict."""
+    row.verdict = results.verdict(session, row.id) if status is Status.FINISHED else None
     row.status, row.finished_at = status, database_now(session)
     row.failure_reason = failure.reason if failure else None
     row.failure_detail = failure.detail if failure else None

@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from service import domain
-from service.db import models
+from service.db import models, results
 from service.domain import (
     Arrangement,
     FailureReason,
@@ -162,6 +162,9 @@ class Bench:
             fields |= {"algorithm": ALGORITHM, "version": VERSION, "inputs": list(inputs)}
             fields |= {"baseline_value": baseline, "candidate_value": candidate}
             self.session.add(models.Comparison(job_id=run.jobs[0].id, case_id=case.id, **fields))
+        self.session.flush()
+        if run.status is Status.FINISHED:
+            run.verdict = results.verdict(self.session, run.id)
 
     def unmeasured(
         self, run: models.Run, verdict: Verdict, reason: str, case: models.Case | None = None

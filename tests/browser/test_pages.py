@@ -64,6 +64,19 @@ def test_the_list_shows_every_outcome_and_a_hostile_subject_as_text(
     assert not opened.complaints
 
 
+def test_the_form_puts_its_filter_into_the_address(site: Site, visit: Open) -> None:
+    page = visit(f"{site.url}/ui").page
+    page.get_by_text("Filter").click()
+    page.get_by_label("regression").check()
+    page.get_by_label("broken").check()
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    assert "verdict=regression&verdict=broken" in page.url
+    expect(page.get_by_label("broken")).to_be_checked()
+    page.get_by_role("link", name="all runs").click()
+    expect(page.locator("tbody tr")).to_have_count(len(OUTCOMES))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_are_drawn_in_the_colours_of_the_scheme(
     site: Site, visit: Open, scheme: str

@@ -45,6 +45,8 @@ def test_what_is_no_json_object(client: TestClient, content: bytes, status: int)
         ("GET", "/runs?limit=201", 422),
         ("GET", "/runs?limit=many", 422),
         ("GET", "/runs?before=yesterday", 422),
+        ("GET", "/runs?cursor=yesterday", 422),
+        ("GET", "/projects?cursor=%00", 422),
         ("GET", "/runs?project=%00", 422),
         ("GET", "/projects/a%00b", 422),
         ("GET", "/clusters/a%00b", 422),

@@ -15,7 +15,7 @@ def test_registering_a_project_twice_changes_nothing(client: TestClient, tmp_pat
     first, second = client.post("/projects", json=body), client.post("/projects", json=body)
     assert first.status_code == second.status_code == 201
     assert first.json() == second.json() == client.get("/projects/mine").json()
-    names = [project["name"] for project in client.get("/projects").json()]
+    names = [project["name"] for project in client.get("/projects").json()["items"]]
     assert names == ["mine", "tinylm"]
 
 
@@ -74,6 +74,6 @@ def test_sources_git_can_clone(client: TestClient, source: str):
 
 
 def test_clusters(client: TestClient):
-    (cluster,) = client.get("/clusters").json()
+    (cluster,) = client.get("/clusters").json()["items"]
     assert cluster == client.get("/clusters/local").json()
     assert (cluster["name"], cluster["max_world_size"]) == ("local", 4)

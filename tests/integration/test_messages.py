@@ -21,7 +21,7 @@ def test_a_message_is_not_sent_when_the_transaction_fails(sessions: Sessions):
         fail()
     assert outbox.messages == []
     with sessions() as session:
-        assert not runs_db.newest(session)
+        assert not runs_db.newest(session).items
 
 
 def test_messages_leave_in_order_and_once(sessions: Sessions):

@@ -43,6 +43,57 @@ def test_names_of_constraints_and_indexes_agree_too(engine: Engine):
         assert {c.name for c in table.foreign_key_constraints} == foreign
 
 
+def test_finished_runs_get_the_verdict_they_were_shown_with(empty_engine: Engine):
+    migration.upgrade(empty_engine, "0001")
+    ident = iter(range(1, 100))
+    at = "2026-05-04 12:00:00+00:00"
+
+    def insert(table: str, **values: object) -> str:
+        row = {"id": f"{next(ident):032x}", **values}
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        statement = sa.text(f"insert into {table} ({names}) values ({marks})")
+        with empty_engine.begin() as connection:
+            connection.execute(statement, row)
+        return row["id"]
+
+    project = insert("projects", name="p", source="/p", created_at=at)
+    node = {"launcher": "local", "max_world_size": 1, "devices_per_node": 0, "arrangement": "abba"}
+    cluster = insert("clusters", name="c", created_at=at, **node)
+    case = insert("cases", project_id=project, name="n", key="k", world_size=1, spec="{}")
+
+    def run(status: str, *verdicts: str) -> None:
+        names = {"project_id": project, "cluster_id": cluster, "intent": "gate", "request": "{}"}
+        run = insert("runs", **names, status=status, seed=1, created_at=at)
+        counts = {"position": 0, "priority": 5, "attempt": 1, "lease_token": 0, "device_s": 0.0}
+        job = insert("jobs", run_id=run, status=status, created_at=at, **counts)
+        for verdict in verdicts:
+            word, _, state = verdict.partition("-")
+            insert(
+                "comparisons",
+                job_id=job,
+                case_id=case,
+                metric="step_time_s",
+                is_gating=state != "shown",
+                min_effect=0.02,
+                verdict=word,
+                num_pairs=3,
+                algorithm="a",
+                version=1,
+                created_at=at,
+                superseded_at=at if state == "past" else None,
+                **dict.fromkeys(("reasons", "parameters", "inputs"), "{}"),
+            )
+
+    run("finished", "no_change", "regression", "inconclusive")
+    run("finished", "no_change", "regression-shown", "broken-past")
+    run("finished")
+    run("running", "regression")
+    migration.upgrade(empty_engine)
+    with empty_engine.connect() as connection:
+        found = connection.execute(sa.text("select verdict from runs order by id")).scalars().all()
+    assert found == ["regression", "no_change", "missing", None]
+
+
 def test_upgrading_twice_changes_nothing(engine: Engine):
     before = tables(engine)
     migration.upgrade(engine)

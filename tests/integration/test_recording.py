@@ -377,6 +377,16 @@ def test_what_was_not_measured_is_stored_with_its_reason(
     assert reading.run_summary(session, job.run_id).verdict is verdict
 
 
+def test_a_finished_run_that_is_judged_anew_gets_the_new_verdict(session: Session, job: models.Job):
+    record(session, job, *pairs_with(0.10, 3))
+    judged(session, job, is_final=True)
+    run = runs_db.lock(session, job.run_id)
+    runs_db.finish(session, run, Status.FINISHED)
+    assert run.verdict is Verdict.REGRESSION
+    judge.record_unmeasured(session, job.id, case_id(job), POLICY, Verdict.BROKEN, "It crashed.")
+    assert run.verdict is Verdict.BROKEN
+
+
 def test_a_view_holds_what_was_measured(session: Session, job: models.Job):
     record(session, job, *pairs_with(0.10, 3))
     judged(session, job)
@@ -392,7 +402,7 @@ def test_a_view_holds_what_was_measured(session: Session, job: models.Job):
     ]
     assert [environment.num_pairs for environment in found.environments] == [3]
     assert (found.candidate.sha, found.candidate.subject) == ("b" * 40, "Fuse the norm")
-    (listed,) = reading.run_list(session)
+    (listed,) = reading.run_list(session).items
     assert asdict(listed) == {name: asdict(found)[name] for name in asdict(listed)}
 
 

@@ -7,6 +7,7 @@ from dashboards.pages import artifact, run, runs
 from dashboards.sections import run_section
 from dashboards.templating import render
 from dashboards.words import FAILURES, STATUSES, VERDICTS
+from service.api.lists import RunQuery
 from service.domain import FailureReason, Role, Status, Verdict
 from tests.unit import dashboards_factories as make
 
@@ -44,7 +45,15 @@ def run_page(detail, traces=(), **given):
 
 
 def runs_page(*found, **given):
-    values = {"projects": ["tinylm"], "project": None, "is_first": True, "older": None}
+    values = {
+        "projects": ["tinylm"],
+        "clusters": ["local"],
+        "query": RunQuery(),
+        "is_filtered": False,
+        "this": "",
+        "older": None,
+        "newer": None,
+    }
     context = runs.Context(runs=found, now=make.NOW, **values | given)
     return strict(render(runs.TEMPLATE, vars(context)))
 
@@ -69,27 +78,46 @@ class TestRuns:
         ):  # fmt: skip
             assert text in html
 
-    def test_the_state_is_in_the_address(self):
-        html = runs_page(
-            make.summary(), projects=["a b", "tinylm"], project="a b", older=make.ident(9)
+    def test_the_form_shows_what_the_address_asks_for(self):
+        query = RunQuery(
+            project="a b",
+            status=["failed"],
+            verdict=["broken", "missing"],
+            revision="4f2c",
+            since="2026-05-04T12:00Z",
         )
-        assert 'href="/ui?project=tinylm"' in html
-        assert f'href="/ui?project=a%20b&amp;before={make.ident(9)}"' in html
-        assert 'href="/runs?project=a%20b"' in html
+        html = runs_page(make.summary(), projects=["a b", "tinylm"], query=query, is_filtered=True)
+        assert "<option selected>a b</option>" in html
+        assert "<option >tinylm</option>" in html
+        assert html.count("checked") == 3
+        assert 'name="verdict" value="broken" checked' in html
+        assert 'name="revision" value="4f2c"' in html
+        assert 'name="since" value="2026-05-04T12:00:00+00:00"' in html
+        assert "<h1>Runs of a b</h1>" in html
+        assert '<a href="/ui">all runs</a>' in html
 
-    def test_an_older_page_leads_back_to_the_newest(self):
-        html = runs_page(make.summary(), is_first=False)
-        assert '<a href="/ui">Newest</a>' in html
-        assert "Older" not in html
+    def test_pages_lead_on_and_back_and_to_the_json(self):
+        html = runs_page(
+            make.summary(), this="?project=a+b", older="?a=1&cursor=x", newer="?cursor=y"
+        )
+        assert '<a rel="next" href="/ui?a=1&amp;cursor=x">Older</a>' in html
+        assert '<a rel="prev" href="/ui?cursor=y">Newer</a>' in html
+        assert 'href="/runs?project=a+b"' in html
+        assert 'aria-label="Pages"' not in runs_page(make.summary())
 
     def test_a_service_without_runs_tells_the_two_next_commands(self):
         text = runs_page(projects=[]).replace("<span>", "").replace("</span>", "")
         assert "paceline project add PATH" in text
         assert "paceline compare BASE..CANDIDATE" in text
+        assert "<form" not in text
 
-    def test_the_end_of_the_list_is_not_an_empty_service(self):
-        html = runs_page(is_first=False)
-        assert "There is no older run." in html
+    @pytest.mark.parametrize(
+        ("query", "words"),
+        [(RunQuery(cursor="x"), "The list ends here."), (RunQuery(intent="gate"), "No run match")],
+    )
+    def test_an_empty_page_is_not_an_empty_service(self, query, words):
+        html = runs_page(query=query, is_filtered=query.cursor is None)
+        assert words in html
         assert "project add" not in html
 
     @pytest.mark.parametrize("status", Status)

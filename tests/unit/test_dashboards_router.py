@@ -70,7 +70,7 @@ def test_the_version_of_an_asset_is_its_content():
 
 @pytest.mark.parametrize(
     "path",
-    ["/ui/nothing", "/ui/runs/not-an-id", "/ui/artifacts/x", "/ui/static/v/x.js", "/ui?before=x"],
+    ["/ui/nothing", "/ui/runs/not-an-id", "/ui/artifacts/x", "/ui/static/v/x.js", "/ui?cursor=x"],
 )
 def test_what_cannot_be_found_is_a_page_that_helps(get, path):
     response = get(path)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import ForeignKey, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.db.base import Base
@@ -20,6 +20,7 @@ class Project(Base):
     """A tracked git repository."""
 
     __tablename__ = "projects"
+    __table_args__ = (Index(None, "created_at", "id"),)
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(100), unique=True)
     source: Mapped[str] = mapped_column(String(1000))  # what git clones: a path or URL
@@ -33,7 +34,7 @@ class Revision(Base):
     __table_args__ = (UniqueConstraint("project_id", "sha"),)
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"))
-    sha: Mapped[str] = mapped_column(String(64))
+    sha: Mapped[str] = mapped_column(String(64), index=True)
     subject: Mapped[str]
     author: Mapped[str]
     committed_at: Mapped[datetime]
@@ -56,6 +57,7 @@ class Cluster(Base):
     """Comparable nodes behind one launcher."""
 
     __tablename__ = "clusters"
+    __table_args__ = (Index(None, "created_at", "id"),)
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     name: Mapped[str] = mapped_column(String(100), unique=True)
     launcher: Mapped[str] = mapped_column(String(32))

@@ -9,25 +9,34 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.db.base import Base
 from service.db.models.catalog import Case, Cluster, Project, Side, now
-from service.domain import FailureReason, Intent, Status
+from service.domain import FailureReason, Intent, Status, Verdict
 
 
 class Run(Base):
     """One request: a candidate, usually a baseline, cases, a cluster and an intent."""
 
     __tablename__ = "runs"
-    __table_args__ = (Index(None, "created_at", "id"), Index(None, "status"))
+    __table_args__ = (
+        Index(None, "created_at", "id"),
+        # One for every filter of a list, in the order in which lists are read.
+        Index(None, "project_id", "created_at", "id"),
+        Index(None, "cluster_id", "created_at", "id"),
+        Index(None, "intent", "created_at", "id"),
+        Index(None, "status", "created_at", "id"),
+        Index(None, "verdict", "created_at", "id"),
+    )
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"), index=True)
-    cluster_id: Mapped[UUID] = mapped_column(ForeignKey("clusters.id"), index=True)
+    project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"))
+    cluster_id: Mapped[UUID] = mapped_column(ForeignKey("clusters.id"))
     intent: Mapped[Intent]
     status: Mapped[Status] = mapped_column(default=Status.QUEUED)
+    verdict: Mapped[Verdict | None]  # of the gating metrics together, once it is finished
     failure_reason: Mapped[FailureReason | None]
     failure_detail: Mapped[str | None]
     request: Mapped[dict[str, Any]]  # the sides, suite, cases and limits as they were asked for
     policy: Mapped[dict[str, Any] | None]  # domain.Policy in force, known once planned
-    baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
-    candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"))
+    baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
+    candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
     requested_by: Mapped[str | None] = mapped_column(String(100))  # a token's name, or `local`
     seed: Mapped[int]  # every random choice of the run derives from it
     created_at: Mapped[datetime] = mapped_column(default=now)
