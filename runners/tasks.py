@@ -36,7 +36,12 @@ def reconcile(app: Celery, worker: Worker) -> None:
     """Take up what dead workers and lost messages left behind."""
     settings = worker.settings
     with worker.transaction() as session:
-        runs.reconcile(session, grace_s=settings.kill_grace_s, max_losses=settings.max_losses)
+        runs.reconcile(
+            session,
+            grace_s=settings.kill_grace_s,
+            max_losses=settings.max_losses,
+            idempotency_s=settings.idempotency_s,
+        )
     # While messages wait, workers are behind; sent again, they would only pile up.
     if num_waiting(app) == 0:
         with worker.transaction() as session:

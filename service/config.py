@@ -56,6 +56,9 @@ class Settings(BaseSettings):
     )
     kill_grace_s: float = Field(default=10.0, ge=0, description="From SIGTERM to SIGKILL.")
     reconcile_s: float = Field(default=10.0, gt=0, description="How often lost work is looked for.")
+    idempotency_s: float = Field(
+        default=86400.0, gt=0, description="How long the answer to an idempotency key is kept."
+    )
     stall_s: float = Field(default=60.0, gt=0, description="A trial silent for so long has hung.")
     start_s: float = Field(
         default=180.0, gt=0, description="A trial may take so long to its first step."

@@ -1,4 +1,4 @@
-"""The verdict on the run, and an index for every list and filter.
+"""Idempotency keys, the verdict on the run, and an index for every list and filter.
 
 Revision 0004, after 0003.
 """
@@ -31,6 +31,20 @@ where status = 'finished'
 
 
 def upgrade() -> None:
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("principal", sa.String(length=100), nullable=False),
+        sa.Column("key", sa.String(length=255), nullable=False),
+        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("location", sa.String(), nullable=False),
+        sa.Column("body", sa.String(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_idempotency_keys")),
+        sa.UniqueConstraint("principal", "key", name=op.f("uq_idempotency_keys_principal_key")),
+    )
+    op.create_index(op.f("ix_idempotency_keys_created_at"), "idempotency_keys", ["created_at"])
     op.add_column("runs", sa.Column("verdict", sa.String(length=32), nullable=True))
     op.execute(_VERDICTS)
     for column in _REPLACED:
@@ -57,3 +71,4 @@ def downgrade() -> None:
     for column in _REPLACED:
         op.create_index(op.f(f"ix_runs_{column}"), "runs", [column])
     op.drop_column("runs", "verdict")
+    op.drop_table("idempotency_keys")

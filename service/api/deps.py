@@ -20,11 +20,6 @@ def get_session(request: Request) -> Iterator[Session]:
         yield session
 
 
-def principal() -> str:
-    """Who asks."""
-    return "local"
-
-
 async def json_only(request: Request) -> None:
     """Refuse a body that is not JSON, and a caller who would not read JSON."""
     accepted = request.headers.get("accept") or "*/*"
@@ -40,7 +35,6 @@ async def json_only(request: Request) -> None:
 
 # scope="function": otherwise the commit would follow the response, and could fail unseen.
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
-PrincipalDep = Annotated[str, Depends(principal)]
 JSON_ONLY = Depends(json_only)
 
 

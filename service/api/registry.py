@@ -10,10 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api.access import needs
 from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import Name, Text
+from service.api.idempotency import RepeatableDep
 from service.api.lists import Listing, PageQueryDep, listing
 from service.db import catalog
 from service.domain import Arrangement, Scope
 from service.usecases import registry
+from service.usecases.idempotency import Answer
 
 router = APIRouter(tags=["registry"], dependencies=[JSON_ONLY])
 
@@ -59,11 +61,17 @@ class ClusterView(BaseModel):
     status_code=HTTPStatus.CREATED,
     operation_id="create_project",
     dependencies=[needs(Scope.ADMIN)],
+    response_model=ProjectView,
 )
-def create_project(body: ProjectBody, session: SessionDep) -> ProjectView:
+def create_project(body: ProjectBody, session: SessionDep, once: RepeatableDep) -> Response:
     """Track a repository. The same name and source again change nothing."""
-    project = registry.add_project(session, name=body.name, source=body.source)
-    return ProjectView.model_validate(project)
+
+    def make() -> Answer:
+        project = registry.add_project(session, name=body.name, source=body.source)
+        view = ProjectView.model_validate(project).model_dump_json()
+        return Answer(status=HTTPStatus.CREATED, location=f"/projects/{body.name}", body=view)
+
+    return once.answer(session, body, make)
 
 
 @router.get("/projects", operation_id="list_projects", dependencies=[needs(Scope.READ)])

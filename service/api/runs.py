@@ -5,18 +5,21 @@ from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from service.api.access import PrincipalDep, needs
 from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import EnvironmentName, Revision, Text
+from service.api.idempotency import RepeatableDep
 from service.api.lists import Listing, RunQueryDep, listing
 from service.db import reading
 from service.db.views import RunDetail, RunSummary
 from service.domain import LOOKS, Intent, Scope, SideSpec
 from service.usecases import runs
+from service.usecases.idempotency import Answer
 
 router = APIRouter(prefix="/runs", tags=["runs"], dependencies=[JSON_ONLY])
+_SUMMARY = TypeAdapter(RunSummary)
 
 
 class SideBody(BaseModel):
@@ -70,14 +73,17 @@ class RunBody(BaseModel):
     status_code=HTTPStatus.ACCEPTED,
     operation_id="create_run",
     dependencies=[needs(Scope.RUNS_WRITE)],
+    response_model=RunSummary,
 )
-def create_run(
-    body: RunBody, session: SessionDep, principal: PrincipalDep, response: Response
-) -> RunSummary:
+def create_run(body: RunBody, session: SessionDep, once: RepeatableDep) -> Response:
     """Ask for a run. 202: it is stored and will be planned; follow `Location`."""
-    run = runs.request(session, body.request(), requested_by=principal.name)
-    response.headers["Location"] = f"/runs/{run.id}"
-    return reading.run_summary(session, run.id)
+
+    def make() -> Answer:
+        run = runs.request(session, body.request(), requested_by=once.principal)
+        view = _SUMMARY.dump_json(reading.run_summary(session, run.id)).decode()
+        return Answer(status=HTTPStatus.ACCEPTED, location=f"/runs/{run.id}", body=view)
+
+    return once.answer(session, body, make)
 
 
 @router.get("", operation_id="list_runs", dependencies=[needs(Scope.READ)])

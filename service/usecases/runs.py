@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from service import domain
-from service.db import catalog, leases, models
+from service.db import catalog, idempotency, leases, models
 from service.db import runs as runs_db
 from service.db.session import send_after_commit
 from service.domain import CANCELLED, Failure, Intent, Role, SideSpec, Status
@@ -158,8 +158,14 @@ def cancel(session: Session, run_id: UUID) -> models.Run:
     return run
 
 
-def reconcile(session: Session, *, grace_s: float, max_losses: int) -> None:
-    """Take back the jobs of dead workers, and have queued ones taken up that a free slot awaits."""
+def reconcile(
+    session: Session, *, grace_s: float, max_losses: int, idempotency_s: float
+) -> None:
+    """Take back the jobs of dead workers, and have queued ones taken up that a free slot awaits.
+
+    Answers to requests with an idempotency key are forgotten after `idempotency_s`.
+    """
+    idempotency.forget(session, older_than_s=idempotency_s)
     expired = leases.take_back_expired(session, grace_s=grace_s, max_losses=max_losses)
     for run_id in expired:
         settle(session, run_id)

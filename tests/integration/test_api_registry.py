@@ -14,6 +14,7 @@ def test_registering_a_project_twice_changes_nothing(client: TestClient, tmp_pat
     body = {"name": "mine", "source": str(tmp_path)}
     first, second = client.post("/projects", json=body), client.post("/projects", json=body)
     assert first.status_code == second.status_code == 201
+    assert first.headers["location"] == "/projects/mine"
     assert first.json() == second.json() == client.get("/projects/mine").json()
     names = [project["name"] for project in client.get("/projects").json()["items"]]
     assert names == ["mine", "tinylm"]

@@ -394,7 +394,7 @@ def test_without_a_database_the_job_is_left_as_it_is(lab: Lab, monkeypatch: pyte
         assert runs_db.job(session, job_id).status is Status.RUNNING, "nothing could be written"
     threading.Event().wait(1.5)
     with transaction(lab.sessions, lab.sent.append) as session:
-        runs.reconcile(session, grace_s=0, max_losses=3)
+        runs.reconcile(session, grace_s=0, max_losses=3, idempotency_s=1e6)
     lab.worker.stopping.clear()
     pairs = pairs_with(0.1, 3)
     lab.measure_pair = lambda _bench: pairs.pop(0)

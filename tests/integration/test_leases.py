@@ -256,7 +256,7 @@ def test_a_job_that_comes_back_is_not_queued_against_the_wish_to_cancel(
     with transaction(sessions, no_message) as session:
         runs.cancel(session, found.run_id)
         if way == "lost":
-            runs.reconcile(session, grace_s=0, max_losses=3)
+            runs.reconcile(session, grace_s=0, max_losses=3, idempotency_s=1e6)
         else:
             leases.hand_back(session, found)
             runs.settle(session, found.run_id)

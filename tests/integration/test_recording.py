@@ -551,7 +551,7 @@ def test_the_reconciler_finds_what_was_lost(sessions: Sessions):
         factories.job(session)
         factories.job(session)
     with transaction(sessions, sent.append) as session:
-        runs.reconcile(session, grace_s=10, max_losses=3)
+        runs.reconcile(session, grace_s=10, max_losses=3, idempotency_s=86400)
         runs.replan(session, older_than_s=60)
     assert sent == [
         Message(runs.EXECUTE_TASK, ("local",)),

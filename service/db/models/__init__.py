@@ -18,7 +18,7 @@ from service.db.models.results import (
     Pair,
     Trial,
 )
-from service.db.models.work import Job, JobCase, Run
+from service.db.models.work import IdempotencyKey, Job, JobCase, Run
 
 __all__ = [
     "Artifact",
@@ -26,6 +26,7 @@ __all__ = [
     "Cluster",
     "Comparison",
     "Environment",
+    "IdempotencyKey",
     "Job",
     "JobCase",
     "Look",

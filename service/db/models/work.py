@@ -53,6 +53,21 @@ class Run(Base):
     )
 
 
+class IdempotencyKey(Base):
+    """A key that a principal sent with a request, and the answer to repeat when it comes again."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (UniqueConstraint("principal", "key"),)
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    principal: Mapped[str] = mapped_column(String(100))
+    key: Mapped[str] = mapped_column(String(255))
+    fingerprint: Mapped[str] = mapped_column(String(64))  # of method, path and body
+    status: Mapped[int]
+    location: Mapped[str]
+    body: Mapped[str]  # text, not JSON: it is repeated to the byte
+    created_at: Mapped[datetime] = mapped_column(default=now, index=True)
+
+
 class Job(Base):
     """The part of a run that one allocation executes. The lease fields are its claim."""
 

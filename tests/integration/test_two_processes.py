@@ -1,0 +1,114 @@
+"""Two API processes as production starts them: one PostgreSQL, and a broker that is down."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import Engine, func, select
+
+from service.db import models
+from service.db.session import Sessions
+from tests import factories
+from tests.api import BODY
+from tests.architecture.source import ROOT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.parametrize("engine", ["postgresql"], indirect=True),
+]
+
+NUM_REQUESTS, NUM_KEYS, NUM_CONNECTIONS = 1000, 100, 50
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def api(database_url: str, folder: Path) -> Iterator[str]:
+    """URL of an API process; nothing listens where its broker should be."""
+    port = free_port()
+    program = ["-m", "uvicorn", "--factory", "service.main:create_app", "--port", str(port)]
+    settings = {
+        "PACELINE_DATABASE_URL": database_url,
+        "PACELINE_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
+        "PACELINE_DATA_DIR": str(folder),
+    }
+    with (folder / f"{port}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *program, "--log-level", "warning"],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until_ready(url, process)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        assert process.poll() is None, "the API process ended"
+        try:
+            assert httpx.get(f"{url}/readyz", timeout=60).status_code == 200
+        except httpx.ConnectError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+async def ask(client: httpx.AsyncClient, url: str, key: int) -> httpx.Response:
+    """The answer to one request, asked again for as long as its twin is being answered."""
+    headers = {"idempotency-key": f'"key {key}"'}
+    body = {**BODY, "candidate": f"topic-{key}"}
+    while True:
+        response = await client.post(f"{url}/runs", json=body, headers=headers)
+        if response.status_code != 409:
+            return response
+        await asyncio.sleep(int(response.headers["retry-after"]))
+
+
+async def ask_all(urls: list[str]) -> list[httpx.Response]:
+    limits = httpx.Limits(max_connections=NUM_CONNECTIONS)
+    async with httpx.AsyncClient(timeout=300, limits=limits) as client:
+        requests = (
+            ask(client, urls[number % len(urls)], number // 2 % NUM_KEYS)
+            for number in range(NUM_REQUESTS)
+        )
+        return await asyncio.gather(*requests)
+
+
+def test_a_thousand_requests_with_a_hundred_keys_make_a_hundred_runs(
+    engine: Engine, sessions: Sessions, tmp_path: Path
+):
+    with sessions() as session, session.begin():
+        factories.project(session)
+        factories.cluster(session)
+    database_url = engine.url.render_as_string(hide_password=False)
+    with ExitStack() as stack:
+        urls = [stack.enter_context(api(database_url, tmp_path)) for _ in range(2)]
+        responses = asyncio.run(ask_all(urls))
+    assert {response.status_code for response in responses} == {202}
+    found = {response.json()["id"] for response in responses}
+    replayed = sum("idempotency-replayed" in response.headers for response in responses)
+    assert len(found) == NUM_KEYS
+    assert replayed == NUM_REQUESTS - NUM_KEYS
+    with sessions() as session:
+        assert session.scalar(select(func.count()).select_from(models.Run)) == NUM_KEYS
