@@ -6,19 +6,32 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.access import OPEN
 from service.api.deps import JSON_ONLY
+from service.api.described import example, problems
 from service.api.errors import problem
 from service.db import migration
 
 router = APIRouter(tags=["health"], dependencies=[JSON_ONLY])
 
 
-@router.get("/healthz", operation_id="health", dependencies=[OPEN])
+@router.get(
+    "/healthz",
+    operation_id="health",
+    dependencies=[OPEN],
+    responses=example(HTTPStatus.OK, {"status": "ok"}) | problems(),
+)
 def healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", operation_id="readiness", response_model=None, dependencies=[OPEN])
+@router.get(
+    "/readyz",
+    operation_id="readiness",
+    response_model=dict[str, str],
+    dependencies=[OPEN],
+    responses=example(HTTPStatus.OK, {"status": "ready"})
+    | problems(HTTPStatus.SERVICE_UNAVAILABLE),
+)
 def readyz(request: Request) -> Response | dict[str, str]:
     """The database answers and has the schema of this version."""
     missing = migration.pending(request.app.state.engine)

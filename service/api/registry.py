@@ -7,8 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import examples
 from service.api.access import needs
 from service.api.deps import JSON_ONLY, SessionDep
+from service.api.described import NEXT, REFUSALS, UNKNOWN, example, problems
 from service.api.fields import Name, Text
 from service.api.idempotency import RepeatableDep
 from service.api.lists import Listing, PageQueryDep, listing
@@ -56,12 +58,26 @@ class ClusterView(BaseModel):
     arrangement: Arrangement
 
 
+_PROJECT = ProjectView(
+    name="tinylm", source="https://git.example/tinylm.git", created_at=examples.QUEUED.created_at
+)
+_CLUSTER = ClusterView(
+    name="local",
+    launcher="local",
+    max_world_size=8,
+    devices_per_node=0,
+    arrangement=Arrangement.LOCKSTEP,
+)
+
+
 @router.post(
     "/projects",
     status_code=HTTPStatus.CREATED,
     operation_id="create_project",
     dependencies=[needs(Scope.ADMIN)],
     response_model=ProjectView,
+    responses=example(HTTPStatus.CREATED, _PROJECT, Location="Path of the project.")
+    | problems(*REFUSALS),
 )
 def create_project(body: ProjectBody, session: SessionDep, once: RepeatableDep) -> Response:
     """Track a repository. The same name and source again change nothing."""
@@ -74,7 +90,13 @@ def create_project(body: ProjectBody, session: SessionDep, once: RepeatableDep) 
     return once.answer(session, body, make)
 
 
-@router.get("/projects", operation_id="list_projects", dependencies=[needs(Scope.READ)])
+@router.get(
+    "/projects",
+    operation_id="list_projects",
+    dependencies=[needs(Scope.READ)],
+    responses=example(HTTPStatus.OK, Listing(items=[_PROJECT], next_cursor=None), Link=NEXT)
+    | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
+)
 def list_projects(
     session: SessionDep, query: PageQueryDep, request: Request, response: Response
 ) -> Listing[ProjectView]:
@@ -83,13 +105,24 @@ def list_projects(
     return listing(page.map(ProjectView.model_validate), request, response)
 
 
-@router.get("/projects/{name}", operation_id="get_project", dependencies=[needs(Scope.READ)])
+@router.get(
+    "/projects/{name}",
+    operation_id="get_project",
+    dependencies=[needs(Scope.READ)],
+    responses=example(HTTPStatus.OK, _PROJECT) | problems(*UNKNOWN),
+)
 def get_project(name: Text, session: SessionDep) -> ProjectView:
     """One tracked repository."""
     return ProjectView.model_validate(catalog.project(session, name))
 
 
-@router.get("/clusters", operation_id="list_clusters", dependencies=[needs(Scope.READ)])
+@router.get(
+    "/clusters",
+    operation_id="list_clusters",
+    dependencies=[needs(Scope.READ)],
+    responses=example(HTTPStatus.OK, Listing(items=[_CLUSTER], next_cursor=None), Link=NEXT)
+    | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
+)
 def list_clusters(
     session: SessionDep, query: PageQueryDep, request: Request, response: Response
 ) -> Listing[ClusterView]:
@@ -98,7 +131,12 @@ def list_clusters(
     return listing(page.map(ClusterView.model_validate), request, response)
 
 
-@router.get("/clusters/{name}", operation_id="get_cluster", dependencies=[needs(Scope.READ)])
+@router.get(
+    "/clusters/{name}",
+    operation_id="get_cluster",
+    dependencies=[needs(Scope.READ)],
+    responses=example(HTTPStatus.OK, _CLUSTER) | problems(*UNKNOWN),
+)
 def get_cluster(name: Text, session: SessionDep) -> ClusterView:
     """One cluster."""
     return ClusterView.model_validate(catalog.cluster(session, name))

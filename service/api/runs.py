@@ -7,8 +7,10 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
-from service.api.access import PrincipalDep, needs
+from service.api import examples
+from service.api.access import needs
 from service.api.deps import JSON_ONLY, SessionDep
+from service.api.described import NEXT, REFUSALS, UNKNOWN, example, problems
 from service.api.fields import EnvironmentName, Revision, Text
 from service.api.idempotency import RepeatableDep
 from service.api.lists import Listing, RunQueryDep, listing
@@ -74,6 +76,13 @@ class RunBody(BaseModel):
     operation_id="create_run",
     dependencies=[needs(Scope.RUNS_WRITE)],
     response_model=RunSummary,
+    responses=example(
+        HTTPStatus.ACCEPTED,
+        examples.QUEUED,
+        Location="Path of the run.",
+        Idempotency_Replayed="`true` where the request had come before; else absent.",
+    )
+    | problems(*REFUSALS, HTTPStatus.NOT_FOUND),
 )
 def create_run(body: RunBody, session: SessionDep, once: RepeatableDep) -> Response:
     """Ask for a run. 202: it is stored and will be planned; follow `Location`."""
@@ -86,7 +95,15 @@ def create_run(body: RunBody, session: SessionDep, once: RepeatableDep) -> Respo
     return once.answer(session, body, make)
 
 
-@router.get("", operation_id="list_runs", dependencies=[needs(Scope.READ)])
+@router.get(
+    "",
+    operation_id="list_runs",
+    dependencies=[needs(Scope.READ)],
+    responses=example(
+        HTTPStatus.OK, Listing(items=[examples.FINISHED], next_cursor=examples.CURSOR), Link=NEXT
+    )
+    | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
+)
 def list_runs(
     session: SessionDep, query: RunQueryDep, request: Request, response: Response
 ) -> Listing[RunSummary]:
@@ -95,7 +112,12 @@ def list_runs(
     return listing(page, request, response)
 
 
-@router.get("/{run_id}", operation_id="get_run", dependencies=[needs(Scope.READ)])
+@router.get(
+    "/{run_id}",
+    operation_id="get_run",
+    dependencies=[needs(Scope.READ)],
+    responses=example(HTTPStatus.OK, examples.DETAIL) | problems(*UNKNOWN),
+)
 def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
     """A run with its comparisons, pairs, trials and environments."""
     return reading.run_detail(session, run_id)
@@ -106,6 +128,8 @@ def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
     status_code=HTTPStatus.ACCEPTED,
     operation_id="cancel_run",
     dependencies=[needs(Scope.RUNS_WRITE)],
+    responses=example(HTTPStatus.ACCEPTED, examples.CANCELLED)
+    | problems(*UNKNOWN, HTTPStatus.CONFLICT),
 )
 def cancel_run(run_id: UUID, session: SessionDep) -> RunSummary:
     """Stop a run: at once while it waits, within seconds while it is measured."""
