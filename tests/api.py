@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from service.api import errors, health, loopback, manners, registry, runs
+from service.api.access import Access
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions
 
@@ -35,6 +36,7 @@ def make_app(engine: Engine) -> FastAPI:
     app = FastAPI()
     app.state.engine, app.state.sessions = engine, make_sessions(engine)
     app.state.send = Outbox(app.state.sessions)
+    app.state.access = Access(asks_token=False, key="k" * 32)
     errors.install(app)
     loopback.install(app)
     manners.install(app)

@@ -49,6 +49,7 @@ QUEUED = RunSummary(
     baseline=_BASELINE,
     candidate=_CANDIDATE,
     device_s=0.0,
+    requested_by="ci",
     created_at=_NOON,
     started_at=None,
     finished_at=None,
@@ -143,6 +144,10 @@ FINISHED = replace(
 )
 DETAIL = RunDetail(
     **vars(FINISHED),
+    suite=None,
+    cases=None,
+    max_pairs=None,
+    budget_device_hours=None,
     policy={"metrics": {}, "max_pairs": 20, "budget_device_hours": None},
     comparisons=[_COMPARISON],
     pairs=[_PAIR],

@@ -61,7 +61,9 @@ def repeatable(
     if len(found) > 1:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"Send one {HEADER}, not {len(found)}.")
     key = None if idempotency_key is None else parse(idempotency_key)
-    return Repeatable(target=f"{request.method} {request.url.path}", principal=principal.name, key=key)
+    return Repeatable(
+        target=f"{request.method} {request.url.path}", principal=principal.name, key=key
+    )
 
 
 RepeatableDep = Annotated[Repeatable, Depends(repeatable)]

@@ -158,9 +158,7 @@ def cancel(session: Session, run_id: UUID) -> models.Run:
     return run
 
 
-def reconcile(
-    session: Session, *, grace_s: float, max_losses: int, idempotency_s: float
-) -> None:
+def reconcile(session: Session, *, grace_s: float, max_losses: int, idempotency_s: float) -> None:
     """Take back the jobs of dead workers, and have queued ones taken up that a free slot awaits.
 
     Answers to requests with an idempotency key are forgotten after `idempotency_s`.

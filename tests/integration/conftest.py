@@ -8,7 +8,6 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from service.db.session import transaction
-from service.usecases.registry import seed_local_cluster
 from tests import factories
 from tests.api import BASE, Outbox, make_app
 
@@ -17,7 +16,7 @@ from tests.api import BASE, Outbox, make_app
 def app(engine: Engine) -> FastAPI:
     made = make_app(engine)
     with transaction(made.state.sessions, made.state.send) as session:
-        seed_local_cluster(session, num_cpus=4, num_devices=0)
+        factories.cluster(session)
         factories.project(session)
     return made
 

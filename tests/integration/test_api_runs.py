@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from service.db import runs as runs_db
 from service.db.session import Message, transaction
-from service.domain import FailureReason, Status
+from service.domain import Failure, FailureReason, Status
 from tests.api import BODY, Outbox, pointers, problem
 from tests.conftest import on_sqlite
 
@@ -120,8 +120,8 @@ def test_a_failed_run_says_why(client: TestClient, app: FastAPI):
     run = client.post("/runs", json=BODY).json()
     with transaction(app.state.sessions, app.state.send) as session:
         row = runs_db.lock(session, UUID(run["id"]))
-        reason = FailureReason.UNKNOWN_REVISION
-        runs_db.finish(session, row, Status.FAILED, reason=reason, detail="No such commit.")
+        failure = Failure(reason=FailureReason.UNKNOWN_REVISION, detail="No such commit.")
+        runs_db.finish(session, row, Status.FAILED, failure)
     found = client.get(f"/runs/{run['id']}").json()
     assert (found["status"], found["failure_reason"]) == ("failed", "unknown_revision")
     assert found["verdict"] is None
@@ -133,3 +133,11 @@ def test_a_broker_that_is_down_does_not_undo_an_accepted_run(client: TestClient,
     response = client.post("/runs", json=BODY)
     assert response.status_code == 202
     assert client.get(response.headers["location"]).status_code == 200
+
+
+def test_a_run_tells_what_was_asked_for_and_by_whom(client: TestClient):
+    asked = {"suite": None, "cases": ["a", "b"], "max_pairs": 8, "budget_device_hours": 0.5}
+    response = client.post("/runs", json=BODY | asked)
+    detail = client.get(response.headers["location"]).json()
+    assert {name: detail[name] for name in asked} == asked
+    assert detail["requested_by"] == "local"

@@ -139,7 +139,7 @@ def measured(engine: Engine) -> dict[str, object]:
             name: session.scalar(sa.select(sa.func.count()).select_from(table))
             for name, table in Base.metadata.tables.items()
         }
-        (run,) = reading.run_list(session)
+        (run,) = reading.run_list(session).items
         return {"counts": counts, "run": reading.run_detail(session, run.id)}
 
 

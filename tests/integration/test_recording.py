@@ -383,8 +383,9 @@ def test_a_finished_run_that_is_judged_anew_gets_the_new_verdict(session: Sessio
     run = runs_db.lock(session, job.run_id)
     runs_db.finish(session, run, Status.FINISHED)
     assert run.verdict is Verdict.REGRESSION
-    judge.record_unmeasured(session, job.id, case_id(job), POLICY, Verdict.BROKEN, "It crashed.")
-    assert run.verdict is Verdict.BROKEN
+    lenient = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.5, gate=True)})
+    judge.judge_case(session, job.id, case_id(job), lenient, num_cases=1, is_final=True)
+    assert run.verdict is Verdict.NO_CHANGE
 
 
 def test_a_view_holds_what_was_measured(session: Session, job: models.Job):
@@ -508,16 +509,15 @@ def test_a_run_settles_as_its_job_did(
     assert (run.finished_at is not None) == expected.is_final
 
 
-def test_a_run_that_ended_does_not_change_any_more(session: Session, job: models.Job):
+def test_a_run_that_ended_does_not_change_any_more(session: Session):
+    run_id = factories.run(session).id
     for reason, detail in (
         (FailureReason.BAD_MANIFEST, "first"),
         (FailureReason.INTERNAL, "second"),
     ):
-        runs.fail(session, job.run_id, Failure(reason=reason, detail=detail))
-    job.status = Status.FINISHED
-    session.flush()
-    runs.settle(session, job.run_id)
-    run = runs_db.run(session, job.run_id)
+        runs.fail(session, run_id, Failure(reason=reason, detail=detail))
+    runs.settle(session, run_id)
+    run = runs_db.run(session, run_id)
     assert (run.status, run.failure_reason) == (Status.FAILED, FailureReason.BAD_MANIFEST)
     assert run.failure_detail == "first"
 

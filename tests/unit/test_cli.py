@@ -66,7 +66,10 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     transport = httpx.MockTransport(played)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=transport))
-    played.says("GET /projects", [{"name": "tinylm", "source": str(Path.cwd())}])
+    played.says(
+        "GET /projects",
+        {"items": [{"name": "tinylm", "source": str(Path.cwd())}], "next_cursor": None},
+    )
     played.says("POST /runs", make.run(Status.QUEUED, id=RUN))
     return played
 
@@ -198,7 +201,10 @@ class TestCompare:
         assert printed["status"] == ("finished" if watch else "queued")
 
     def test_a_folder_of_no_project(self, paceline, service, capsys):
-        service.says("GET /projects", [{"name": "other", "source": "/elsewhere"}])
+        service.says(
+            "GET /projects",
+            {"items": [{"name": "other", "source": "/elsewhere"}], "next_cursor": None},
+        )
         assert paceline("compare", "a..b") == 2
         assert "paceline project add ." in capsys.readouterr().err
 
@@ -206,7 +212,10 @@ class TestCompare:
         inner = tmp_path / "real" / "inner"
         inner.mkdir(parents=True)
         (tmp_path / "link").symlink_to(tmp_path / "real")
-        service.says("GET /projects", [{"name": "linked", "source": str(tmp_path / "link")}])
+        service.says(
+            "GET /projects",
+            {"items": [{"name": "linked", "source": str(tmp_path / "link")}], "next_cursor": None},
+        )
         monkeypatch.chdir(inner)
         assert paceline("compare", "a..b") == 0
         assert service.body()["project"] == "linked"
@@ -262,7 +271,9 @@ class TestProject:
         assert "No, 422." in capsys.readouterr().err
 
     def test_they_are_listed(self, paceline, service, capsys):
-        service.says("GET /projects", [{"name": "a", "source": "/a\x1b[2J"}])
+        service.says(
+            "GET /projects", {"items": [{"name": "a", "source": "/a\x1b[2J"}], "next_cursor": None}
+        )
         assert paceline("project", "list") == 0
         assert capsys.readouterr().out == "a\t/a\n"
 
