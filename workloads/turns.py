@@ -15,13 +15,11 @@ Protocol, text lines on a Unix socket, one connection per rank:
     rank:    hello RANK WORLD_SIZE PID
     server:  go STEPS          the turn: so many steps
     rank:    done NS NS ...    their times; the rank is parked again
-    server:  stop              no more turns: step() returns False on every rank
+    server:  stop              no more turns; so does the end of the connection
     rank:    bye               the rank has run its `steps` and leaves
-
-A rank that loses the server runs free to its end: leaving at once would strand its peers in a
-collective.
 """
 
+import contextlib
 import os
 import socket
 import time
@@ -29,17 +27,14 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"
-FREE_TURN_STEPS = 50
+FLUSH_S = 1.0  # a free loop timed by events writes so often, or it would seem to hang
+RESERVED = {"v", "kind", "rank", "at", "step", "index", "time_s", "turn"}  # a step record's own
 
 
 class StepSink(Protocol):
     """Where finished steps go: `records.Records`, or anything with its `step`."""
 
     def step(self, index: int, time_s: float, **fields: Any) -> None: ...
-
-
-def _nothing() -> None:
-    """CPU work is finished when the call returns."""
 
 
 def _seconds(start_ns: int, end_ns: int) -> float:
@@ -50,17 +45,19 @@ class Turns:
     """Steps of one rank. `mark` and `seconds` replace the wall clock, such as by CUDA events.
 
     The wall clock must wait for the device after every step. Events lie in the device's own queue:
-    one synchronisation a turn is enough, and a free-running loop takes turns of FREE_TURN_STEPS.
+    a turn waits once, and a free loop asks them by `query()`, if they have it, what is done.
     """
 
     def __init__(
         self,
         steps: int,
         records: StepSink | None = None,
-        synchronize: Callable[[], None] = _nothing,
+        synchronize: Callable[[], None] = lambda: None,  # CPU work ends with its call
         mark: Callable[[], Any] = time.perf_counter_ns,
         seconds: Callable[[Any, Any], float] = _seconds,
     ) -> None:
+        if not hasattr(steps, "__index__") or steps < 0:
+            raise ValueError(f"steps is {steps!r}; give the number of steps, an int of at least 0")
         self._steps, self._records = steps, records
         self._synchronize, self._mark, self._seconds = synchronize, mark, seconds
         self._is_wall_clock = mark is time.perf_counter_ns
@@ -70,59 +67,74 @@ class Turns:
         self._start: Any = None  # mark of the running step
         self._notes: dict[str, Any] = {}
         self._pending: list[tuple[int, Any, Any, dict[str, Any]]] = []
+        self._flushed_at = 0.0
         self._server = self._connect()
 
     def step(self) -> bool:
-        """End the running step, wait for the next turn; False when there is no more to do."""
+        """End the running step, wait for the next turn; False for ever once there is none."""
         if self._start is not None:
             self._finish_step()
-        if self._index == self._steps:
-            self._say("bye")
-            return False
-        if self._left == 0 and not self._wait():
-            return False
-        self._start = self._mark()
-        return True
+        self._left = self._left or self._next_turn()
+        if self._left:
+            self._start = self._mark()
+        return self._left > 0
 
     def note(self, **fields: Any) -> None:
-        """Attach facts to the running step; a tensor is read (`.item()`) after the turn."""
+        """Attach facts to the running step; a tensor is read (`.item()`) after it."""
+        if not RESERVED.isdisjoint(fields):
+            raise ValueError(f"a record has its own {min(RESERVED & fields.keys())}: rename yours")
+        if not self._is_wall_clock:
+            # A copy made within the step is there at its end: reading it waits for no later step.
+            tensors = {k: v for k, v in fields.items() if hasattr(v, "to")}
+            fields |= {k: v.to("cpu", non_blocking=True) for k, v in tensors.items()}
         self._notes.update(fields)
 
     def _finish_step(self) -> None:
-        self._left -= 1
-        if self._left == 0 or self._is_wall_clock:
+        if self._is_wall_clock:
             self._synchronize()
         self._pending.append((self._index, self._start, self._mark(), self._notes))
         self._start, self._notes = None, {}
         self._index += 1
+        self._left -= 1
         if self._left == 0:
-            self._flush()
+            self._synchronize()
+            times = self._flush(len(self._pending))  # before `done`, which means idle
+            self._say("done " + " ".join(str(round(time_s * 1e9)) for time_s in times))
+        elif self._server is None and time.monotonic() - self._flushed_at >= FLUSH_S:
+            marks = [end for _, _, end, _ in self._pending]
+            self._flush(sum(not hasattr(mark, "query") or mark.query() for mark in marks))
 
-    def _flush(self) -> None:
-        """Turn marks into seconds, write the records, then report the turn: done means idle."""
-        self._synchronize()
-        times = [self._seconds(start, end) for _, start, end, _ in self._pending]
+    def _flush(self, num_steps: int) -> list[float]:
+        """Write so many of the pending steps, the oldest first; their times in seconds."""
+        steps, self._pending = self._pending[:num_steps], self._pending[num_steps:]
+        times = [self._seconds(start, end) for _, start, end, _ in steps]
         if self._records is not None:
-            for (index, _, _, notes), time_s in zip(self._pending, times, strict=True):
+            for (index, _, _, notes), time_s in zip(steps, times, strict=True):
                 facts = {k: v.item() if hasattr(v, "item") else v for k, v in notes.items()}
                 self._records.step(index, time_s, turn=self._turn, **facts)
-        self._pending = []
-        self._say("done " + " ".join(str(round(time_s * 1e9)) for time_s in times))
+        if steps:
+            self._flushed_at = time.monotonic()
+        return times
 
-    def _wait(self) -> bool:
-        """Park until the server hands over the turn; False when it says stop."""
-        words = self._hear()
-        if words and words[0] == "stop":
-            return False
-        # A lost server answers nothing: run free to the end.
-        free = 1 if self._is_wall_clock else FREE_TURN_STEPS
-        self._left = min(int(words[1]) if words else free, self._steps - self._index)
+    def _next_turn(self) -> int:
+        """Park until the server hands over the turn; its steps, 0 when there is none."""
+        left = self._steps - self._index
         self._turn += 1
-        return True
+        if left == 0:
+            self._say("bye")
+            return 0
+        if self._server is None:
+            return 1 if self._is_wall_clock else left
+        words = []
+        with contextlib.suppress(OSError):
+            words = self._lines.readline().split()
+        if words[:1] == ["go"]:
+            return min(int(words[1]), left)
+        self._steps = self._index  # for ever: a step now would run in the other side's turn
+        return 0
 
     def _connect(self) -> socket.socket | None:
-        path = os.environ.get(SOCKET_VARIABLE)
-        if not path:
+        if not (path := os.environ.get(SOCKET_VARIABLE)):
             return None
         server = socket.socket(socket.AF_UNIX)
         server.connect(path)
@@ -133,16 +145,5 @@ class Turns:
 
     def _say(self, line: str) -> None:
         if self._server is not None:
-            try:
+            with contextlib.suppress(OSError):  # gone: it will not be heard either
                 self._server.sendall(line.encode() + b"\n")
-            except OSError:
-                self._server = None
-
-    def _hear(self) -> list[str]:
-        try:
-            words = self._lines.readline().split() if self._server is not None else []
-        except OSError:
-            words = []
-        if not words:
-            self._server = None
-        return words

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from workloads import records, turns
 from workloads.records import read
-from workloads.turns import FREE_TURN_STEPS, Turns
+from workloads.turns import FLUSH_S, RESERVED, Turns
 
 
 class Steps:
@@ -128,6 +129,26 @@ def test_notes_belong_to_their_step() -> None:
     assert sink.column("loss") == [0.0, None, 2.0]
 
 
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_what_a_record_has_already_cannot_be_noted(name: str) -> None:
+    run = Turns(1, Steps())
+    assert run.step()
+    with pytest.raises(ValueError, match=f"a record has its own {name}: rename yours"):
+        run.note(tokens=1, **{name: 5})
+
+
+@pytest.mark.parametrize("steps", [-1, "40", 4.0, None])
+def test_a_number_of_steps_is_a_number(steps: Any) -> None:
+    with pytest.raises(ValueError, match=f"steps is {steps!r}; give the number of steps"):
+        Turns(steps)
+
+
+def test_a_free_loop_that_is_over_stays_over() -> None:
+    run = Turns(2)
+    assert loop(run) == 2
+    assert loop(run) == 0
+
+
 # Devices
 
 
@@ -135,42 +156,97 @@ class Device:
     """Something that works behind the host's back; its clock shows milliseconds."""
 
     def __init__(self) -> None:
-        self.now_ms = 0
+        self.now_ms = 0  # when what was launched so far will be done
+        self.done_ms = 0
         self.num_synchronized = 0
 
     def synchronize(self) -> None:
         self.num_synchronized += 1
+        self.done_ms = self.now_ms
 
-    def mark(self) -> int:
-        return self.now_ms
+    def mark(self) -> "Event":
+        return Event(self)
 
-    def seconds(self, start: int, end: int) -> float:
-        return (end - start) / 1e3
+
+class Event:
+    """A mark in the device's queue."""
+
+    def __init__(self, device: Device) -> None:
+        self._device, self._at_ms = device, device.now_ms
+
+    def query(self) -> bool:
+        return self._device.done_ms >= self._at_ms
+
+    def since(self, start: "Event") -> float:
+        assert self.query()
+        return (self._at_ms - start._at_ms) / 1e3
+
+
+def seconds(start: Event, end: Event) -> float:
+    return end.since(start)
 
 
 class Loss:
-    """A tensor on a device: reading it waits."""
+    """A tensor on a device: only its copy is read without waiting for all that was launched."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, value: float) -> None:
+        self._value = value
 
-    def item(self) -> float:
-        return float(self._device.num_synchronized)
+    def to(self, device: str, *, non_blocking: bool) -> Any:
+        assert (device, non_blocking) == ("cpu", True)
+        return SimpleNamespace(item=lambda: self._value)
 
 
-def test_events_are_read_once_a_turn() -> None:
+def test_events_are_read_once_a_turn(serve: Any) -> None:
     device, sink = Device(), Steps()
-    num_steps = FREE_TURN_STEPS + 10
-    run = Turns(num_steps, sink, device.synchronize, device.mark, device.seconds)
-    while run.step():
-        device.now_ms += 7
-        run.note(loss=Loss(device))
-        in_first_turn = len(sink.all) == 0
-        assert device.num_synchronized == (0 if in_first_turn else 2)
 
-    assert sink.column("time_s") == [0.007] * num_steps
-    assert sink.column("turn") == [0] * FREE_TURN_STEPS + [1] * 10
-    assert sink.column("loss") == [2.0] * FREE_TURN_STEPS + [4.0] * 10
+    def script(rank: Rank) -> None:
+        rank.hear()
+        for _ in range(2):
+            assert rank.turn(3) == [7_000_000] * 3
+        rank.say("stop")
+
+    with serve(script):
+        run = Turns(9, sink, device.synchronize, device.mark, seconds)
+        while run.step():
+            device.now_ms += 7
+            run.note(loss=Loss(device.now_ms))
+            assert device.num_synchronized == len(sink.all) // 3
+    assert sink.column("time_s") == [0.007] * 6
+    assert sink.column("loss") == [7.0, 14.0, 21.0, 28.0, 35.0, 42.0]
+
+
+def test_a_free_loop_writes_what_its_device_has_done_and_never_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It runs two steps ahead of its device, whose steps take a tenth of a second each."""
+    device, sink, num_steps = Device(), Steps(), 100
+    monkeypatch.setattr(time, "monotonic", lambda: device.now_ms / 1e3)
+    run = Turns(num_steps, sink, device.synchronize, device.mark, seconds)
+    written = []
+    while run.step():
+        written.append(len(sink.all))
+        assert device.num_synchronized == 0
+        device.now_ms += 100
+        device.done_ms = device.now_ms - 200
+        run.note(loss=Loss(device.now_ms))
+    for index in range(20, num_steps):
+        assert index - written[index] <= 10 * FLUSH_S + 2
+    assert len(set(written)) < 12, "it writes once a second, not once a step"
+    assert sink.column("index") == list(range(num_steps))
+    assert sink.column("time_s") == [0.1] * num_steps
+    assert sink.column("loss") == [100.0 * (1 + index) for index in range(num_steps)]
+    assert device.num_synchronized == 1
+
+
+def test_marks_that_cannot_be_asked_are_past_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, sink = [5.0], Steps()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    run = Turns(9, sink, mark=lambda: now[0], seconds=lambda start, end: end - start)
+    for _ in range(4):
+        run.step()
+        now[0] += 2.0
+    assert sink.column("time_s") == [2.0] * 3
 
 
 def test_the_wall_clock_waits_for_the_device_after_every_step(serve: Any) -> None:
@@ -254,15 +330,38 @@ def test_done_means_that_the_records_are_written(serve: Any) -> None:
         loop(Turns(9, sink))
 
 
-def test_a_rank_that_loses_the_server_runs_free(serve: Any) -> None:
+@pytest.mark.parametrize("last_words", ["stop", None, "go"])
+def test_after_the_last_turn_no_step_is_handed_out_ever(serve: Any, last_words: str | None) -> None:
+    """A nested loop asks again after the False that ended its inner one."""
+
     def script(rank: Rank) -> None:
         rank.hear()
-        rank.turn(1)
+        for _ in range(2):
+            rank.turn(1)
+        if last_words == "go":
+            rank.turn(99)
+        elif last_words:
+            rank.say(last_words)
 
     sink = Steps()
     with serve(script):
-        assert loop(Turns(6, sink)) == 6
-    assert sink.column("index") == [0, 1, 2, 3, 4, 5]
+        run = Turns(6, sink)
+        num_steps = sum(loop(run) for _epoch in range(3))
+    assert num_steps == len(sink.all) == (6 if last_words == "go" else 2)
+    assert not run.step()
+
+
+def test_a_server_that_dies_within_a_turn_hands_out_no_more(serve: Any) -> None:
+    def script(rank: Rank) -> None:
+        rank.hear()
+        rank.say("go 3")
+
+    with serve(script):
+        run = Turns(9)
+        assert run.step()
+        time.sleep(0.2)
+        assert loop(run) == 2
+        assert not run.step()
 
 
 # Vendoring

@@ -25,6 +25,9 @@ class FakeEvent:
     def record(self) -> None:
         self._at_ms = self._cuda.queued_ms
 
+    def query(self) -> bool:
+        return self._at_ms <= self._cuda.finished_ms
+
     def elapsed_time(self, end: "FakeEvent") -> float:
         assert end._at_ms <= self._cuda.finished_ms, "not ready"
         return end._at_ms - self._at_ms
