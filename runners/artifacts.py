@@ -5,7 +5,9 @@ from pathlib import Path
 
 import fsspec
 
+from runners.plainfile import read_plain
 from service.usecases.recording import StoredFile
+from workloads.records import rank_file
 
 
 class ArtifactStore:
@@ -15,17 +17,17 @@ class ArtifactStore:
         self._fs, self._root = fsspec.core.url_to_fs(url)
         self._prefix = prefix
 
-    def keep(self, folder: str, log: Path, records: Path) -> Sequence[StoredFile]:
-        """Store a trial's log and its ranks' records; what does not exist is left out."""
-        files = [
-            ("log", log),
-            *(("records", path) for path in sorted(records.glob("rank-*.jsonl"))),
-        ]
-        return [
-            self._put(kind, f"{self._prefix}/{folder}/{path.name}", path.read_bytes())
-            for kind, path in files
-            if path.is_file()  # no pipe, which would never end
-        ]
+    def keep(self, folder: str, log: Path, records: Path, world_size: int) -> Sequence[StoredFile]:
+        """Store a trial's log and its ranks' records; what is no plain file is left out."""
+        ranks = [rank_file(records, rank) for rank in range(world_size)]
+        stored = []
+        for kind, path in [("log", log), *(("records", path) for path in ranks)]:
+            try:
+                content = read_plain(path)
+            except OSError:
+                continue
+            stored.append(self._put(kind, f"{self._prefix}/{folder}/{path.name}", content))
+        return stored
 
     def keep_text(self, name: str, text: str) -> StoredFile:
         """Store a log that belongs to the run as a whole."""

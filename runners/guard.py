@@ -25,6 +25,7 @@ from enum import StrEnum
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_RANKS = "rank-*.jsonl"  # a trial may leave anything beside them
 _STEP = re.compile(rb'"kind"\s*:\s*"step"')
 _CHECK_S = 1.0
 _SWEEP_S = 5.0  # a process that was sent SIGKILL takes a moment to be gone
@@ -133,19 +134,28 @@ def _has_stalled(order: Order) -> bool:
 
 def _has_begun(folder: Path) -> bool:
     """Whether a rank has recorded a step; the first is never far from the top of its file."""
-    for path in folder.glob("*"):
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            if _STEP.search(file.read(65536)):
+    for path in folder.glob(_RANKS):
+        with contextlib.suppress(OSError):
+            if _STEP.search(_top(path)):
                 return True
     return False
 
 
+def _top(path: Path) -> bytes:
+    """The top of a file. Raises OSError for what is none; a pipe, which would block, is empty."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        return os.read(file, 65536)
+    finally:
+        os.close(file)
+
+
 def _silent_s(folder: Path) -> float:
-    """Seconds since a file in the folder last grew; 0 while it has none."""
+    """Seconds since a rank's file last grew; 0 while there is none."""
     times = []
-    for path in folder.glob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            times.append(path.stat().st_mtime)
+    for path in folder.glob(_RANKS):
+        with contextlib.suppress(OSError):
+            times.append(path.lstat().st_mtime)
     return time.time() - max(times) if times else 0.0
 
 

@@ -100,7 +100,9 @@ class Trial:
             failure=failed,
             num_warmup_steps=warmup,
             samples=samples,
-            files=self._bench.store.keep(str(self.id), self._spec.log, self._spec.records),
+            files=self._bench.store.keep(
+                str(self.id), self._spec.log, self._spec.records, self._spec.world_size
+            ),
         )
 
     def _measured(

@@ -10,15 +10,18 @@ Dependency-free, so that a trainer may import or vendor this file. docs/records.
 Without PACELINE_RECORDS every call is harmless, so a trainer need not know whether it is measured.
 """
 
+import errno
 import json
 import math
 import os
 import resource
+import stat
 import time
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 SCHEMA_VERSION = 1
 KINDS = ("env", "step", "phase", "memory", "collective", "summary")
@@ -44,12 +47,14 @@ class Records:
             self._file = path.open("a", buffering=1, encoding="utf-8")
             self.write("env", pid=os.getpid(), world_size=int(os.environ.get("WORLD_SIZE", "1")))
 
-    def write(self, kind: str, **fields: Any) -> None:
-        """Append one record. Raises ValueError for an unknown kind."""
+    def write(self, kind: str, /, **fields: Any) -> None:
+        """Append one record. Raises ValueError for an unknown kind or a field of the head."""
         if kind not in KINDS:
             raise ValueError(f"record kind {kind!r} is none of {', '.join(KINDS)}")
+        head = {"v": SCHEMA_VERSION, "kind": kind, "rank": self.rank, "at": time.time()}
+        if taken := head.keys() & fields.keys():
+            raise ValueError(f"a record has its own {min(taken)}: rename yours")
         if self._file is not None:
-            head = {"v": SCHEMA_VERSION, "kind": kind, "rank": self.rank, "at": time.time()}
             self._file.write(json.dumps(head | fields) + "\n")
 
     def step(self, index: int, time_s: float, **fields: Any) -> None:
@@ -91,13 +96,26 @@ def peak_rss_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """A plain file, opened to be read. Raises OSError for anything else.
+
+    A pipe would never end, and a link may lead to what is not its writer's to show.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no plain file", path.name)
+    return os.fdopen(handle, "rb")
+
+
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The records of one rank's file, oldest first.
 
     Raises ValueError, naming file and line, for a line that is not a version 1 record: half a
-    record, foreign text, a value of the wrong type, an unknown kind or version.
+    record, foreign text, a value of the wrong type, an unknown kind or version; OSError where
+    there is no plain file.
     """
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+    with TextIOWrapper(open_plain(path), "utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 yield _record(line)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from runners.guard import Order, Outcome
 from runners.guarded import Guarded
+from runners.plainfile import read_plain
 from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE, LaunchSpec
 
 
@@ -67,4 +68,7 @@ def cancel(handle: Handle) -> Outcome:
 
 def logs(handle: Handle) -> str:
     """What the trial printed so far."""
-    return handle.log.read_text(errors="replace") if handle.log.exists() else ""
+    try:
+        return read_plain(handle.log).decode(errors="replace")
+    except OSError:  # not started, or the trial put something else in its place
+        return ""

@@ -220,6 +220,21 @@ def test_a_trial_that_has_not_recorded_yet_is_not_stalled(trial: Trial):
     assert outcome.ended == "deadline"
 
 
+@pytest.mark.parametrize("what", ["pipe", "folder", "link", "other"])
+def test_nothing_in_the_folder_of_records_keeps_a_stall_from_being_seen(trial: Trial, what: str):
+    records = trial.folder / "records"
+    strange = records / "rank-00.jsonl"
+    make = {
+        "pipe": lambda: os.mkfifo(strange),
+        "folder": strange.mkdir,
+        "link": lambda: strange.symlink_to("/dev/zero"),
+        "other": (records / "tensorboard").mkdir,
+    }
+    make[what]()
+    outcome = wait(trial.start("record+step+sleep", stall_s=0.5))
+    assert outcome.ended == "stalled"
+
+
 def test_nothing_outlives_a_closed_lifeline(trial: Trial):
     guarded = trial.start("ignore+own_session+daemon+naked+sleep")
     trial.await_start()

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
         Records(str(tmp_path), rank=0).write("guess")
 
 
+@pytest.mark.parametrize("name", ["v", "kind", "rank", "at"])
+def test_a_field_of_the_head_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv(records.DIRECTORY_VARIABLE, raising=False)
+    for log in (Records(str(tmp_path), rank=0), Records()):
+        with pytest.raises(ValueError, match=f"a record has its own {name}: rename yours"):
+            log.step(0, 0.1, **{name: 7})
+
+
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_may_be_no_number(tmp_path: Path, loss: float) -> None:
     with Records(str(tmp_path), rank=0) as log:
@@ -122,6 +133,21 @@ def test_what_precedes_half_a_line_is_still_read(tmp_path: Path) -> None:
     assert next(lines) == json.loads(STEP)
     with pytest.raises(ValueError, match="line 2"):
         next(lines)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_only_a_plain_file_is_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "rank-0.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        (tmp_path / "other").write_text(STEP)
+        path.symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match=r"rank-0\.jsonl"):
+        list(read(path))
 
 
 def test_only_a_newline_ends_a_record(tmp_path: Path) -> None:
