@@ -21,12 +21,13 @@ from service.usecases.recording import PairResult
 
 _MIN_TURNS = 200
 _MAX_STANDARD_ERROR = 0.01
+_TURNS_SHARE = 0.9  # of a trial's time limit; a tenth is left to write checkpoints and to leave
 _POLL_S = 0.05
 _NOTICE_S = 3.0  # the turn server sees a dead rank at once; so long it may take to say so
 
 
 def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairResult:
-    """A pair in lock-step. Half of the case's time limit is for the turns, half for starting."""
+    """A pair in lock-step, whose turns end in time for its trials to end within theirs."""
     started_at = datetime.now(UTC)
     warmup = num_warmup(_MIN_TURNS) if case.warmup_steps is None else case.warmup_steps
     with tempfile.TemporaryDirectory(prefix="paceline-") as folder, ExitStack() as stack:
@@ -39,7 +40,7 @@ def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairRe
                 num_warmup_turns=warmup,
                 min_turns=_MIN_TURNS,
                 max_standard_error=_MAX_STANDARD_ERROR,
-                time_limit_s=case.timeout_s / 2,
+                time_limit_s=case.timeout_s * _TURNS_SHARE,
                 start_limit_s=bench.limits.start_s,
                 stall_s=bench.limits.stall_s,
                 seed=seed,

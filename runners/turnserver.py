@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ _BLOCK_ROUNDS = 10  # orders are balanced within every block
 _SHORTEST_TURN_S = 1e-3
 _SHORTEST_STEP_S = 1e-7  # what takes less, such as nothing between two device events, is not timed
 _CHECK_ROUNDS = 20  # how often the running standard error is looked at
+_SAY_S = 1.0  # a line waits so long for room in the socket's buffer, which holds hundreds
+_LONGEST_LINE = 2**20  # bytes; the times of the longest turn take a fifth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Order:
     num_warmup_turns: int
     min_turns: int
     max_standard_error: float
-    time_limit_s: float
+    time_limit_s: float  # until the last turn, from the start
     start_limit_s: float  # until every rank has said hello
     stall_s: float  # a turn may take so long
     seed: int
@@ -103,11 +106,15 @@ class _Line:
 
     def __init__(self, connection: socket.socket, lifeline: int) -> None:
         self.connection = connection
+        self.connection.settimeout(_SAY_S)
         self._lifeline = lifeline
         self._received = b""
 
     def say(self, text: str) -> None:
-        """Send a line. Raises OSError where the rank is gone; what it said can still be heard."""
+        """Send a line. Raises TimeoutError where the rank reads none, and has not for long.
+
+        Raises OSError where the rank is gone; what it said can still be heard.
+        """
         self.connection.sendall(text.encode() + b"\n")
 
     def hear(self, deadline: float) -> list[str]:
@@ -118,9 +125,9 @@ class _Line:
                 part = self.connection.recv(65536)
             except OSError:
                 part = b""
-            if not part:
-                return []
             self._received += part
+            if not part or len(self._received) > _LONGEST_LINE:
+                return []
         line, _, self._received = self._received.partition(b"\n")
         return line.decode(errors="replace").split()
 
@@ -145,19 +152,24 @@ class _Side:
                 _await(self._listener, self._lifeline, deadline)
                 line = _Line(self._listener.accept()[0], self._lifeline)
                 hello = line.hear(deadline)
+                if len(hello) > 1 and hello[0] == "hello" and hello[1].isdecimal():
+                    self._ranks[_within(hello[1], 0, world_size)] = line
             except TimeoutError as error:
                 raise _SideEnded(TurnsEnded.NO_SHOW, self.role) from error
-            rank = hello[1] if len(hello) > 1 and hello[0] == "hello" else ""
-            if rank.isdecimal():
-                self._ranks[int(rank)] = line
+            except ValueError as error:  # a rank that the case does not have
+                raise _SideEnded(TurnsEnded.DIED, self.role) from error
 
     def turn(self, num_steps: int, stall_s: float) -> float:
         """One turn of all ranks; its seconds: per step the maximum over ranks, summed."""
         deadline = time.monotonic() + stall_s
-        for line in self._ranks.values():
-            with contextlib.suppress(OSError):  # a rank that is gone may have said bye before
+        for rank, line in self._ranks.items():
+            try:
                 line.say(f"go {num_steps}")
-        times = [self._times(rank, deadline) for rank in self._ranks]
+            except TimeoutError as error:
+                raise _SideEnded(TurnsEnded.STALLED, self.role, rank) from error
+            except OSError:
+                continue  # a rank that is gone may have said bye before
+        times = [self._times(rank, num_steps, deadline) for rank in self._ranks]
         # A rank with fewer steps left has the shorter turn, and says bye in the next.
         return math.fsum(max(step) for step in zip(*times, strict=False))
 
@@ -170,7 +182,7 @@ class _Side:
         self._listener.close()
         Path(self.path).unlink(missing_ok=True)
 
-    def _times(self, rank: int, deadline: float) -> list[float]:
+    def _times(self, rank: int, num_steps: int, deadline: float) -> list[float]:
         """Step times in seconds of a rank's turn."""
         try:
             words = self._ranks[rank].hear(deadline)
@@ -180,11 +192,19 @@ class _Side:
             raise _SideEnded(TurnsEnded.OUT_OF_STEPS, self.role, rank)
         try:
             done, *times = words
-            if done != "done":
-                raise ValueError(f"{done!r} is not in the protocol")
-            return [int(time_ns) / 1e9 for time_ns in times]
+            if done != "done" or not 0 < len(times) <= num_steps:
+                raise ValueError(f"{done!r} and {len(times)} times are not in the protocol")
+            return [_within(time_ns, 1, 2**63) / 1e9 for time_ns in times]
         except ValueError as error:  # silence at the end of its connection, or nonsense
             raise _SideEnded(TurnsEnded.DIED, self.role, rank) from error
+
+
+def _within(word: str, low: int, end: int) -> int:
+    """The number that a rank said. Raises ValueError where it is none of low, ..., end - 1."""
+    number = int(word)
+    if not low <= number < end:
+        raise ValueError(f"{number} is not within {low} and {end}")
+    return number
 
 
 def _await(connection: socket.socket, lifeline: int, deadline: float) -> None:
@@ -244,22 +264,22 @@ def _take_turns(
     start = time.monotonic()
     for side in sides.values():
         side.await_hello(order.world_size, start + order.start_limit_s)
+    deadline = start + order.time_limit_s
     rounds = orders(random.Random(order.seed))
-    warmup = [
-        sides[role].turn(1, order.stall_s)
-        for _ in range(order.num_warmup_turns)
-        for role in next(rounds)
-    ]
+    warmup: list[float] = []
+    for pair in islice(rounds, order.num_warmup_turns):
+        if time.monotonic() > deadline:
+            return TurnsEnded.OUT_OF_TIME
+        warmup += [sides[role].turn(1, order.stall_s) for role in pair]
     if warmup:
         typical_s = sorted(warmup)[len(warmup) // 2]
         progress.steps_per_turn = math.ceil(_SHORTEST_TURN_S / max(typical_s, _SHORTEST_STEP_S))
-    start = time.monotonic()
     for num_rounds, pair in enumerate(rounds):
         if num_rounds >= order.min_turns and num_rounds % _CHECK_ROUNDS == 0:
             progress.standard_error = _standard_error(turns)
             if progress.standard_error <= order.max_standard_error:
                 return TurnsEnded.PRECISE
-        if time.monotonic() - start > order.time_limit_s:
+        if time.monotonic() > deadline:
             progress.standard_error = _standard_error(turns)
             return TurnsEnded.OUT_OF_TIME
         taken = {role: sides[role].turn(progress.steps_per_turn, order.stall_s) for role in pair}

@@ -1,5 +1,6 @@
 """The turn server with real clients: two sides of two ranks, each rank a process of its own."""
 
+import contextlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -200,7 +202,7 @@ def test_orders_are_random_and_balanced():
 
 
 def test_a_pair_that_stays_noisy_runs_out_of_time(make_pair: Any):
-    pair = make_pair(max_standard_error=0.0, time_limit_s=0.6)
+    pair = make_pair(max_standard_error=0.0, time_limit_s=8.0)
     for role in Role:
         pair.start(role)
     outcome = pair.outcome()
@@ -261,7 +263,7 @@ def test_a_side_that_stalls_frees_the_other(make_pair: Any):
 
 @pytest.mark.parametrize("ranks", [[], [{}], [{}, {"late_s": 60}]])
 def test_a_side_that_never_comes_frees_the_other(make_pair: Any, ranks: list[dict[str, Any]]):
-    pair = make_pair(start_limit_s=1.0)
+    pair = make_pair(start_limit_s=8.0)
     pair.start(Role.BASELINE)
     if ranks:
         pair.start(Role.CANDIDATE, *ranks)
@@ -311,7 +313,7 @@ def test_long_steps_get_turns_of_one(make_pair: Any):
 class Speaker:
     """A rank that says what it is told to."""
 
-    def __init__(self, path: str, rank: int = 0) -> None:
+    def __init__(self, path: str, rank: int | str = 0) -> None:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.connect(path)
         self.lines = self.connection.makefile("r")
@@ -339,25 +341,68 @@ def test_a_bye_that_comes_together_with_done_is_no_death(make_pair: Any):
 
 
 @pytest.mark.parametrize(
-    "nonsense", ["\n", "dona 5\n", "done five\n", b"\xff\xfe\n", "bye bye\n", "stop\n"]
+    "nonsense",
+    [
+        "\n",
+        "dona 5\n",
+        "done five\n",
+        b"\xff\xfe\n",
+        "bye bye\n",
+        "stop\n",
+        "done\n",
+        "done 0\n",
+        "done -2000000\n",
+        "done 2000000 2000000\n",
+        f"done 1{'0' * 400}\n",
+        f"done {'9' * 5000}\n",
+        "done" + " 1" * 2**20,
+    ],
+    ids=lambda text: ascii(text)[:30],
 )
 def test_a_rank_that_talks_nonsense_is_as_good_as_dead(make_pair: Any, nonsense: str | bytes):
     pair = make_pair(world_size=1, num_warmup_turns=0)
     baseline, candidate = (Speaker(pair.sockets[role]) for role in Role)
-    candidate.say(nonsense)
     baseline.say("done 2000000\n")
+    with contextlib.suppress(BrokenPipeError):  # of a line without end not all is heard
+        candidate.say(nonsense)
     outcome = pair.outcome()
     assert (outcome.ended, outcome.side, outcome.rank) == ("died", "candidate", 0)
     heard = [baseline.hear(), baseline.hear()]
     assert "stop" in heard
 
 
-def test_steps_of_no_time_end_no_server(make_pair: Any):
-    pair = make_pair(world_size=1, num_warmup_turns=1, min_turns=2)
+@pytest.mark.parametrize("rank", ["1", "9" * 5000])
+def test_a_rank_that_the_case_does_not_have_ends_the_pair(make_pair: Any, rank: str):
+    pair = make_pair(world_size=1)
+    speakers = [Speaker(pair.sockets[Role.BASELINE]), Speaker(pair.sockets[Role.CANDIDATE], rank)]
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.side) == ("died", "candidate")
+    assert speakers[0].hear() == "stop"
+
+
+def test_a_rank_that_hears_nothing_has_stalled(make_pair: Any):
+    """Its answers lie ready, so turn after turn is handed to it until its socket is full."""
+    pair = make_pair(world_size=1, min_turns=10**6)
     speakers = [Speaker(pair.sockets[role]) for role in Role]
+
+    def answer(speaker: Speaker) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                speaker.say("done 2000000\n" * 1000)
+
     for speaker in speakers:
-        speaker.say("done 0\n" * 3 + "bye\n")
-    assert pair.outcome().ended == "out_of_steps"
+        threading.Thread(target=answer, args=[speaker], daemon=True).start()
+    assert pair.outcome().ended == "stalled"
+
+
+def test_warm_up_turns_are_within_the_time_limit(make_pair: Any):
+    pair = make_pair(num_warmup_turns=10**6, time_limit_s=8.0)
+    for role in Role:
+        pair.start(role)
+    outcome = pair.outcome()
+    assert (outcome.ended, outcome.num_turns, outcome.standard_error) == ("out_of_time", 0, None)
+    for role in Role:
+        assert pair.ended_alone(role)[0]["steps"]
 
 
 def test_a_stranger_at_the_door_is_turned_away(make_pair: Any):
