@@ -56,7 +56,10 @@ def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairRe
         seen = _end_trials(bench, turns, trials)
         results = {
             role: trial.result(
-                seen=seen.get(role), num_warmup_steps=warmup, steps_per_turn=turns.steps_per_turn
+                seen=seen.get(role),
+                num_warmup_steps=warmup,
+                steps_per_turn=turns.steps_per_turn,
+                max_steps=warmup + turns.num_turns * turns.steps_per_turn,
             )
             for role, trial in trials.items()
         }

@@ -1,12 +1,13 @@
 """From the records of a trial's ranks to samples of its metrics."""
 
-import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from runners.plainfile import MAX_BYTES
 from service.db.base import Samples
 from service.domain import Failure, FailureReason
 from workloads import records
@@ -18,43 +19,34 @@ _LEAST: dict[str, dict[str, float]] = {
     "step": {"at": 0, "time_s": 1e-9, "tokens": 0},
     "memory": dict.fromkeys(_MEMORY, 1),
     "phase": {"time_s": 0},
+    "summary": {"num_steps": 0},
 }
+_INFINITE = 1e300  # a loss beyond it: the mean of a few would be infinite
 
 Ranks = Sequence[Sequence[dict[str, Any]]]
 
 
 def read_samples(
-    directory: Path, world_size: int, launched_at: float
+    directory: Path, world_size: int, launched_at: float, max_steps: int | None = None
 ) -> dict[str, Samples] | Failure:
     """Metrics of a trial from its ranks' records, or why they are unusable.
 
     step_time_s has a value per step, the maximum over ranks; tokens_per_step, the sum over ranks,
     is there only if every step told its tokens; every other metric has one value. `launched_at` is
-    the Unix time at which the trial was launched.
+    the Unix time at which the trial was launched; steps past the first `max_steps` do not count.
     """
-    ranks = []
-    for rank in range(world_size):
-        path = records.rank_file(directory, rank)
-        try:
-            ranks.append(list(map(_checked, records.read(path))) if path.exists() else [])
-        except ValueError as error:
-            return Failure(reason=FailureReason.BAD_RECORDS, detail=str(error))
-    steps = [[entry for entry in rank if entry["kind"] == "step"] for rank in ranks]
-    silent = [rank for rank, own in enumerate(steps) if not own]
-    if silent:
-        detail = (
-            f"Rank {silent[0]} recorded no step. A trainer calls `turns.step()` once per step and "
-            "passes its Records to Turns."
-        )
-        return Failure(reason=FailureReason.NO_STEPS, detail=detail)
-    for rank, own in enumerate(steps):
-        for entry in own:
-            if not math.isfinite(entry.get("loss", 0.0)):
-                detail = f"The loss of rank {rank} is {entry['loss']} at step {entry['step']}."
-                return Failure(reason=FailureReason.NAN_LOSS, detail=detail)
+    try:
+        _refuse_strangers(directory, world_size)
+        ranks = [_read(directory, rank) for rank in range(world_size)]
+    except ValueError as error:
+        return Failure(reason=FailureReason.BAD_RECORDS, detail=str(error))
+    steps = [_of_kind("step", rank) for rank in ranks]
+    failed = _silent(steps) or _diverged(steps) or _lost(ranks)
+    if failed is not None:
+        return failed
     first_step_at = max(own[0]["at"] - own[0]["time_s"] for own in steps)
     startup = {"startup_time_s": np.array([first_step_at - launched_at])}
-    return _per_step(steps) | _once(ranks) | startup
+    return _per_step([own[:max_steps] for own in steps]) | _once(ranks) | startup
 
 
 def with_throughput(samples: Mapping[str, Samples], warmup: int) -> dict[str, Samples]:
@@ -72,6 +64,53 @@ def with_throughput(samples: Mapping[str, Samples], warmup: int) -> dict[str, Sa
     return found
 
 
+def _refuse_strangers(directory: Path, world_size: int) -> None:
+    """Raise ValueError where there are records of ranks that the case does not have."""
+    ours = {records.rank_file(directory, rank).name for rank in range(world_size)}
+    for path in directory.glob("rank-*.jsonl"):
+        if path.name not in ours:
+            raise ValueError(
+                f"There are records of another rank, {path.name[:80]!a}, but the case's "
+                f"world_size is {world_size}. RANK, which torchrun sets, names a rank's file."
+            )
+
+
+def _read(directory: Path, rank: int) -> list[dict[str, Any]]:
+    """The records of a rank, none where it has no file. Raises ValueError for unusable ones."""
+    path = records.rank_file(directory, rank)
+    try:
+        num_bytes = path.lstat().st_size
+        if num_bytes > MAX_BYTES:
+            raise ValueError(
+                f"{path.name} has {num_bytes} bytes; at most {MAX_BYTES} are read. Let the "
+                "trainer take fewer steps or note less."
+            )
+        entries = list(map(_checked, records.read(path)))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        detail = f"{path.name} cannot be read: {error.strerror}. Leave it to Records."
+        raise ValueError(detail) from error
+    _refuse_disorder(path.name, rank, entries)
+    return entries
+
+
+def _refuse_disorder(name: str, rank: int, entries: Sequence[dict[str, Any]]) -> None:
+    """Raise ValueError for records of another rank and for steps that do not rise."""
+    for entry in entries:
+        if entry.get("rank") != rank:
+            raise ValueError(
+                f"{name} has a record of rank {str(entry.get('rank'))[:80]!r}. A rank opens its "
+                "own Records, with the RANK that torchrun set."
+            )
+    for one, next_one in pairwise(entry["step"] for entry in _of_kind("step", entries)):
+        if next_one <= one:
+            raise ValueError(
+                f"{name} has step {next_one} after step {one}. Steps are counted upwards, by one "
+                "Turns for the whole training."
+            )
+
+
 def _checked(entry: dict[str, Any]) -> dict[str, Any]:
     """The record, once what we use of it are numbers that can be compared. Raises ValueError."""
     for name, least in _LEAST.get(entry["kind"], {}).items():
@@ -84,14 +123,55 @@ def _checked(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
+def _of_kind(kind: str, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in entries if entry["kind"] == kind]
+
+
+def _silent(steps: Ranks) -> Failure | None:
+    """The failure of a rank that recorded no step."""
+    for rank, own in enumerate(steps):
+        if not own:
+            detail = (
+                f"Rank {rank} recorded no step. A trainer calls `turns.step()` once per step and "
+                "passes its Records to Turns."
+            )
+            return Failure(reason=FailureReason.NO_STEPS, detail=detail)
+    return None
+
+
+def _diverged(steps: Ranks) -> Failure | None:
+    """The failure of a rank whose loss is no number any more."""
+    for rank, own in enumerate(steps):
+        for entry in own:
+            if not abs(entry.get("loss", 0.0)) < _INFINITE:
+                detail = f"The loss of rank {rank} is {entry['loss']} at step {entry['step']}."
+                return Failure(reason=FailureReason.NAN_LOSS, detail=detail)
+    return None
+
+
+def _lost(ranks: Ranks) -> Failure | None:
+    """The failure of a rank that did not come to its end."""
+    for rank, entries in enumerate(ranks):
+        num_steps = len(_of_kind("step", entries))
+        told = [entry.get("num_steps", 0) for entry in _of_kind("summary", entries)]
+        if not told or sum(told) != num_steps:
+            summary = f"a summary that tells of {sum(told)}" if told else "no summary"
+            detail = (
+                f"Rank {rank} was lost: it recorded {num_steps} steps and {summary}. A trainer "
+                "ends with `records.close()`, on every rank."
+            )
+            return Failure(reason=FailureReason.BAD_RECORDS, detail=detail)
+    return None
+
+
 def _per_step(steps: Ranks) -> dict[str, Samples]:
     """Metrics of what ranks recorded per step; a step that not every rank ended is left out."""
     num_steps = min(map(len, steps))
     table = np.array([[entry["time_s"] for entry in own[:num_steps]] for own in steps])
     found: dict[str, Samples] = {"step_time_s": table.max(axis=0)}
     if all("tokens" in entry for own in steps for entry in own):
-        tokens = np.array([[entry["tokens"] for entry in own[:num_steps]] for own in steps])
-        found["tokens_per_step"] = tokens.sum(axis=0)
+        tokens = [[float(entry["tokens"]) for entry in own[:num_steps]] for own in steps]
+        found["tokens_per_step"] = np.sum(tokens, axis=0)
     losses = [entry["loss"] for entry in steps[0][:num_steps] if "loss" in entry]
     if losses:
         found["loss"] = np.array([np.mean(losses[-max(1, len(losses) // 10) :])])
@@ -103,13 +183,13 @@ def _once(ranks: Ranks) -> dict[str, Samples]:
     entries = [entry for rank in ranks for entry in rank]
     found: dict[str, Samples] = {}
     for name in _MEMORY:
-        values = [e[name] for e in entries if e["kind"] == "memory" and name in e]
+        values = [e[name] for e in _of_kind("memory", entries) if name in e]
         if values:
             found[name] = np.array([max(values)], dtype=np.int64)
     inits = [
         entry["time_s"]
-        for entry in entries
-        if entry["kind"] == "phase" and entry.get("name") == "process_group_init"
+        for entry in _of_kind("phase", entries)
+        if entry.get("name") == "process_group_init"
     ]
     if inits:
         found["process_group_init_s"] = np.array([max(inits)])

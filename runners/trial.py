@@ -67,11 +67,13 @@ class Trial:
         seen: Failure | None = None,
         num_warmup_steps: int | None = None,
         steps_per_turn: int = 1,
+        max_steps: int | None = None,
     ) -> TrialResult:
         """The trial as data, once it has ended.
 
         `seen` is a failure that only an observer could see, such as a silent turn;
-        `num_warmup_steps` None means the default for the steps that were recorded.
+        `num_warmup_steps` None means the default for the steps that were recorded. Steps past the
+        first `max_steps` do not count: no turn was handed out for them.
         """
         outcome = self.outcome()
         assert outcome is not None
@@ -81,7 +83,7 @@ class Trial:
         samples: dict[str, Samples] = {}
         warmup = num_warmup_steps or 0
         if failed is None:
-            measured = self._measured(num_warmup_steps, steps_per_turn)
+            measured = self._measured(num_warmup_steps, steps_per_turn, max_steps)
             if isinstance(measured, Failure):
                 failed = measured
             else:
@@ -106,11 +108,12 @@ class Trial:
         )
 
     def _measured(
-        self, num_warmup_steps: int | None, steps_per_turn: int
+        self, num_warmup_steps: int | None, steps_per_turn: int, max_steps: int | None
     ) -> tuple[dict[str, Samples], int] | Failure:
         """Samples and the number of warm-up steps among them, or why there are none."""
         launched_at = self._started_at.timestamp()
-        samples = read_samples(self._spec.records, self._case.world_size, launched_at)
+        world_size = self._case.world_size
+        samples = read_samples(self._spec.records, world_size, launched_at, max_steps)
         if isinstance(samples, Failure):
             return samples
         num_steps = len(samples["step_time_s"])

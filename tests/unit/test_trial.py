@@ -1,6 +1,7 @@
 """How a trial ended and what its ranks recorded, as samples or as the reason for having none."""
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,9 +29,21 @@ def entry(kind: str, **facts: Any) -> dict[str, Any]:
     return {"v": 1, "kind": kind, "rank": 0, "at": 99.0, **facts}
 
 
+def summary(num_steps: int) -> dict[str, Any]:
+    return entry("summary", num_steps=num_steps)
+
+
 def write(folder: Path, *ranks: Sequence[dict[str, Any] | str]) -> Path:
+    """Files of ranks; those without a summary are given the one that fits."""
     for rank, entries in enumerate(ranks):
-        lines = [e if isinstance(e, str) else json.dumps(e) + "\n" for e in entries]
+        records = [e for e in entries if not isinstance(e, str)]
+        num_steps = sum(e["kind"] == "step" for e in records)
+        is_closed = any(e["kind"] == "summary" for e in records)
+        closing = [] if is_closed else [summary(num_steps)]
+        lines = [
+            e if isinstance(e, str) else json.dumps({**e, "rank": rank}) + "\n"
+            for e in (*entries, *closing)
+        ]
         (folder / f"rank-{rank}.jsonl").write_text("".join(lines))
     return folder
 
@@ -94,6 +107,85 @@ def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
     assert list(found["process_group_init_s"]) == [0.5]
 
 
+def test_steps_outside_the_turns_do_not_count(tmp_path: Path):
+    ranks = [[step(n, 0.1 + n, tokens=n) for n in range(num_steps)] for num_steps in (5, 4)]
+    found = read_samples(write(tmp_path, *ranks), 2, 0.0, max_steps=2)
+    assert isinstance(found, dict)
+    assert list(found["step_time_s"]) == [0.1, 1.1]
+    assert list(found["tokens_per_step"]) == [0, 2]
+
+
+def test_huge_numbers_of_tokens_add_up(tmp_path: Path):
+    ranks = [[step(0, tokens=2**62)] for _ in range(4)]
+    assert samples(tmp_path, *ranks)["tokens_per_step"] == [2.0**64]
+
+
+@pytest.mark.parametrize("told", [None, 0, 1, 3])
+def test_a_rank_that_did_not_come_to_its_end_was_lost(tmp_path: Path, told: int | None):
+    write(tmp_path, [step(0), step(1)], [step(0), step(1), summary(told or 0)])
+    if told is None:
+        path = tmp_path / "rank-1.jsonl"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    found = read_samples(tmp_path, 2, 0.0)
+    assert isinstance(found, Failure)
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert "Rank 1 was lost: it recorded 2 steps and " in found.detail
+    assert ("no summary" if told is None else f"tells of {told}") in found.detail
+    assert "`records.close()`" in found.detail
+
+
+@pytest.mark.parametrize("indices", [(0, 0, 0), (0, 1, 1), (0, 2, 1), (-2, -1, -1)])
+def test_steps_are_counted_upwards(tmp_path: Path, indices: tuple[int, ...]):
+    found = refused(tmp_path, [step(index) for index in indices])
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert f"rank-0.jsonl has step {indices[2]} after step " in found.detail
+
+
+def test_a_rank_writes_for_itself(tmp_path: Path):
+    found = refused(tmp_path, [step(0), json.dumps(step(1, rank=7)) + "\n"])
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert "rank-0.jsonl has a record of rank '7'" in found.detail
+
+
+@pytest.mark.parametrize("name", ["rank-1.jsonl", "rank-00.jsonl", "rank-\udcff.jsonl"])
+def test_a_rank_that_the_case_does_not_have_is_named(tmp_path: Path, name: str):
+    write(tmp_path, [step(0)])
+    (tmp_path / name).touch()
+    (tmp_path / "notes.txt").touch()
+    found = read_samples(tmp_path, 1, 0.0)
+    assert isinstance(found, Failure)
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert "the case's world_size is 1" in found.detail
+    found.detail.encode()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_what_is_no_plain_file_holds_no_records(tmp_path: Path, kind: str):
+    write(tmp_path, [step(0)])
+    path = tmp_path / "rank-0.jsonl"
+    path.rename(tmp_path / "other")
+    make = {
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "link": lambda: path.symlink_to(tmp_path / "other"),
+    }
+    make[kind]()
+    found = read_samples(tmp_path, 1, 0.0)
+    assert isinstance(found, Failure)
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert "rank-0.jsonl cannot be read" in found.detail
+
+
+def test_records_without_end_are_not_read(tmp_path: Path):
+    with (tmp_path / "rank-0.jsonl").open("w") as file:
+        file.truncate(2**40)
+    found = read_samples(tmp_path, 1, 0.0)
+    assert isinstance(found, Failure)
+    assert found.reason is FailureReason.BAD_RECORDS
+    assert "Let the trainer take fewer steps or note less." in found.detail
+
+
 def test_a_rank_without_steps_is_named(tmp_path: Path):
     found = refused(tmp_path, [step(0)], [entry("env")])
     assert found.reason is FailureReason.NO_STEPS
@@ -106,7 +198,7 @@ def test_a_rank_without_a_file_recorded_no_step(tmp_path: Path):
     assert found.reason is FailureReason.NO_STEPS
 
 
-@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf"), 1.7e308])
 def test_a_loss_that_is_no_number(tmp_path: Path, loss: float):
     found = refused(tmp_path, [step(0, loss=1.0)], [step(0, loss=1.0), step(1, loss=loss)])
     assert found.reason is FailureReason.NAN_LOSS
