@@ -6,14 +6,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/paceline-ready
 
-.PHONY: demo test check lint bench gpu-check lock clean
+.PHONY: demo test chaos check lint bench gpu-check lock clean
 
 demo: $(READY)
 	$(BIN)/python -m examples.demo
 
 # SLOW=1 includes the long runs; REQUIRE=1 makes a missing component a failure, not a skip.
 test: $(READY) debian-packages lint
-	PACELINE_TEST_REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests $(if $(SLOW),,-m "not slow")
+	PACELINE_TEST_REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests -m "not chaos$(if $(SLOW),, and not slow)"
+
+# Kills whatever may die, whenever: half an hour on two cores.
+chaos: $(READY)
+	$(BIN)/python -m pytest tests -m chaos
 
 check: $(READY) lint
 	$(BIN)/python -m pytest -n auto tests/unit tests/property tests/architecture

@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 from types import FrameType
 
 from celery import Celery, signals
@@ -14,7 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 def run_worker(app: Celery, worker: Worker, cluster: str) -> None:
-    """Work until SIGTERM; a job that is being measured then goes back to the queue."""
+    """Work until SIGTERM; a job that is being measured then goes back to the queue.
+
+    Exits with 1 where Celery could not get over the loss of its broker: whoever started the
+    process, systemd or Compose, starts it again.
+    """
 
     def stop(**_arguments: object) -> None:
         worker.stopping.set()
@@ -25,6 +30,9 @@ def run_worker(app: Celery, worker: Worker, cluster: str) -> None:
     signals.worker_shutting_down.connect(stop, weak=False)
     signals.worker_ready.connect(tell, weak=False)
     make_consumer(app, worker, cluster).start()
+    if not worker.stopping.is_set():
+        logger.error("worker %s lost its broker for good", worker.name)
+        sys.exit(1)
 
 
 def run_beat(app: Celery) -> None:

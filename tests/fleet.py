@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psutil
 import sqlalchemy as sa
@@ -54,6 +54,7 @@ class Fleet:
         self._send = make_send(self._app)
         self._processes: list[Process] = []
         self._logs: dict[int, Path] = {}
+        self._slots: dict[int, str | None] = {}
 
     def __enter__(self) -> Self:
         self.redis.start()
@@ -93,13 +94,15 @@ class Fleet:
     def _start(self, words: list[str], slot: str | None) -> Process:
         argv = [sys.executable, "-m", *words]
         argv += ["--cluster", "local", "--slot", slot] if slot is not None else []
-        log = self.folder / f"{len(self._processes)}.log"
-        with log.open("wb") as file:
+        return self._spawn(argv, self.folder / f"{uuid4().hex[:8]}.log", slot)
+
+    def _spawn(self, argv: list[str], log: Path, slot: str | None) -> Process:
+        with log.open("ab") as file:
             process = subprocess.Popen(
                 argv, cwd=ROOT, env=self._environment(slot), stdout=file, stderr=file
             )
         self._processes.append(process)
-        self._logs[process.pid] = log
+        self._logs[process.pid], self._slots[process.pid] = log, slot
         return process
 
     def log(self, process: Process) -> str:
@@ -146,9 +149,16 @@ class Fleet:
         """Wait until something is so; the processes' logs go with the failure."""
         deadline = time.monotonic() + limit_s
         while not is_so():
+            self._restart_failed()
             if time.monotonic() > deadline:
                 raise AssertionError(f"it did not happen within {limit_s:.0f} s\n{self.logs()}")
             time.sleep(0.1)
+
+    def _restart_failed(self) -> None:
+        """Start again what ended with a failure, as systemd and Compose do."""
+        for process in [p for p in self._processes if p.poll() is not None and p.returncode > 0]:
+            self._processes.remove(process)
+            self._spawn(list(process.args), self._logs[process.pid], self._slots[process.pid])
 
     def logs(self) -> str:
         """The ends of all logs."""

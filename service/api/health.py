@@ -10,13 +10,13 @@ from service.api.described import example, problems
 from service.api.errors import problem
 from service.db import migration
 
-router = APIRouter(tags=["health"], dependencies=[JSON_ONLY])
+router = APIRouter(tags=["health"])
 
 
 @router.get(
     "/healthz",
     operation_id="health",
-    dependencies=[OPEN],
+    dependencies=[OPEN, JSON_ONLY],
     responses=example(HTTPStatus.OK, {"status": "ok"}) | problems(),
 )
 def healthz() -> dict[str, str]:
@@ -28,7 +28,7 @@ def healthz() -> dict[str, str]:
     "/readyz",
     operation_id="readiness",
     response_model=dict[str, str],
-    dependencies=[OPEN],
+    dependencies=[OPEN, JSON_ONLY],
     responses=example(HTTPStatus.OK, {"status": "ready"})
     | problems(HTTPStatus.SERVICE_UNAVAILABLE),
 )

@@ -19,7 +19,7 @@ from service.domain import Arrangement, Scope
 from service.usecases import registry
 from service.usecases.idempotency import Answer
 
-router = APIRouter(tags=["registry"], dependencies=[JSON_ONLY])
+router = APIRouter(tags=["registry"])
 
 
 class ProjectBody(BaseModel):
@@ -74,7 +74,7 @@ _CLUSTER = ClusterView(
     "/projects",
     status_code=HTTPStatus.CREATED,
     operation_id="create_project",
-    dependencies=[needs(Scope.ADMIN)],
+    dependencies=[needs(Scope.ADMIN), JSON_ONLY],
     response_model=ProjectView,
     responses=example(HTTPStatus.CREATED, _PROJECT, Location="Path of the project.")
     | problems(*REFUSALS),
@@ -93,7 +93,7 @@ def create_project(body: ProjectBody, session: SessionDep, once: RepeatableDep) 
 @router.get(
     "/projects",
     operation_id="list_projects",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(HTTPStatus.OK, Listing(items=[_PROJECT], next_cursor=None), Link=NEXT)
     | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
 )
@@ -108,7 +108,7 @@ def list_projects(
 @router.get(
     "/projects/{name}",
     operation_id="get_project",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(HTTPStatus.OK, _PROJECT) | problems(*UNKNOWN),
 )
 def get_project(name: Text, session: SessionDep) -> ProjectView:
@@ -119,7 +119,7 @@ def get_project(name: Text, session: SessionDep) -> ProjectView:
 @router.get(
     "/clusters",
     operation_id="list_clusters",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(HTTPStatus.OK, Listing(items=[_CLUSTER], next_cursor=None), Link=NEXT)
     | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
 )
@@ -134,7 +134,7 @@ def list_clusters(
 @router.get(
     "/clusters/{name}",
     operation_id="get_cluster",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(HTTPStatus.OK, _CLUSTER) | problems(*UNKNOWN),
 )
 def get_cluster(name: Text, session: SessionDep) -> ClusterView:

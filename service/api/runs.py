@@ -20,7 +20,7 @@ from service.domain import LOOKS, Intent, Scope, SideSpec
 from service.usecases import runs
 from service.usecases.idempotency import Answer
 
-router = APIRouter(prefix="/runs", tags=["runs"], dependencies=[JSON_ONLY])
+router = APIRouter(prefix="/runs", tags=["runs"])
 _SUMMARY = TypeAdapter(RunSummary)
 
 
@@ -74,7 +74,7 @@ class RunBody(BaseModel):
     "",
     status_code=HTTPStatus.ACCEPTED,
     operation_id="create_run",
-    dependencies=[needs(Scope.RUNS_WRITE)],
+    dependencies=[needs(Scope.RUNS_WRITE), JSON_ONLY],
     response_model=RunSummary,
     responses=example(
         HTTPStatus.ACCEPTED,
@@ -98,7 +98,7 @@ def create_run(body: RunBody, session: SessionDep, once: RepeatableDep) -> Respo
 @router.get(
     "",
     operation_id="list_runs",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(
         HTTPStatus.OK, Listing(items=[examples.FINISHED], next_cursor=examples.CURSOR), Link=NEXT
     )
@@ -115,7 +115,7 @@ def list_runs(
 @router.get(
     "/{run_id}",
     operation_id="get_run",
-    dependencies=[needs(Scope.READ)],
+    dependencies=[needs(Scope.READ), JSON_ONLY],
     responses=example(HTTPStatus.OK, examples.DETAIL) | problems(*UNKNOWN),
 )
 def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
@@ -127,7 +127,7 @@ def get_run(run_id: UUID, session: SessionDep) -> RunDetail:
     "/{run_id}/cancel",
     status_code=HTTPStatus.ACCEPTED,
     operation_id="cancel_run",
-    dependencies=[needs(Scope.RUNS_WRITE)],
+    dependencies=[needs(Scope.RUNS_WRITE), JSON_ONLY],
     responses=example(HTTPStatus.ACCEPTED, examples.CANCELLED)
     | problems(*UNKNOWN, HTTPStatus.CONFLICT),
 )

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import PrincipalDep, needs
-from service.api.deps import SessionDep
+from service.api.deps import JSON_ONLY, SessionDep
 from service.api.fields import Name, Text
 from service.db import access as access_db
 from service.domain import Scope
@@ -53,7 +53,7 @@ class NewTokenView(TokenView):
     "",
     status_code=HTTPStatus.CREATED,
     operation_id="create_token",
-    dependencies=[needs(Scope.ADMIN)],
+    dependencies=[needs(Scope.ADMIN), JSON_ONLY],
 )
 def create_token(
     body: TokenBody, session: SessionDep, principal: PrincipalDep, response: Response
@@ -64,13 +64,15 @@ def create_token(
     return NewTokenView(token=made.text, **TokenView.model_validate(made.row).model_dump())
 
 
-@router.get("", operation_id="list_tokens", dependencies=[needs(Scope.ADMIN)])
+@router.get("", operation_id="list_tokens", dependencies=[needs(Scope.ADMIN), JSON_ONLY])
 def list_tokens(session: SessionDep) -> Sequence[TokenView]:
     """Tokens, newest first, revoked and expired ones too."""
     return [TokenView.model_validate(row) for row in access_db.tokens(session)]
 
 
-@router.post("/{token_id}/revoke", operation_id="revoke_token", dependencies=[needs(Scope.ADMIN)])
+@router.post(
+    "/{token_id}/revoke", operation_id="revoke_token", dependencies=[needs(Scope.ADMIN), JSON_ONLY]
+)
 def revoke_token(token_id: Text, session: SessionDep) -> TokenView:
     """Make a token worthless at once. It stays listed, since runs name who requested them."""
     return TokenView.model_validate(access.revoke(session, token_id))

@@ -12,10 +12,11 @@ import pytest
 from fastapi import FastAPI, HTTPException
 from starlette.testclient import TestClient
 
-from service.api import deps, idempotency
+from service.api import access, idempotency
 from service.db import idempotency as keys
 from service.db import models
 from service.db.session import transaction
+from service.domain import Principal, Scope
 from service.usecases import runs
 from tests import factories
 from tests.api import BODY, Outbox, pointers, problem
@@ -85,7 +86,8 @@ def test_projects_have_keys_too(client: TestClient, tmp_path: Path):
 
 def test_a_key_belongs_to_who_sent_it(client: TestClient, app: FastAPI):
     first = post(client).json()
-    app.dependency_overrides[deps.principal] = lambda: "somebody else"
+    ada = Principal(name="ada", scopes=frozenset(Scope))
+    app.dependency_overrides[access.get_principal] = lambda: ada
     other = post(client)
     assert "idempotency-replayed" not in other.headers
     assert other.json()["id"] != first["id"]
@@ -161,5 +163,5 @@ def test_the_reconciler_forgets_old_keys(client: TestClient, app: FastAPI):
         row.created_at -= timedelta(hours=23)
     for hours, replayed in ((24, "true"), (22, None)):
         with transaction(app.state.sessions, app.state.send) as session:
-            runs.reconcile(session, older_than_s=60, grace_s=10, idempotency_s=hours * 3600)
+            runs.reconcile(session, grace_s=10, max_losses=3, idempotency_s=hours * 3600)
         assert post(client).headers.get("idempotency-replayed") == replayed

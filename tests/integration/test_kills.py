@@ -14,7 +14,7 @@ from service.domain import Status, Verdict
 from tests.conftest import postgres_database
 from tests.fleet import Fleet, Process, assert_right, assert_whole
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1500)]
 
 MINUTE_S = 60.0
 VICTIMS = ("worker", "guard", "turnserver", "agent", "rank")

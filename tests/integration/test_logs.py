@@ -153,13 +153,13 @@ def test_the_level_is_that_of_our_own_lines(
     configure: Callable[..., Logged], level: str, ours: str, theirs: str
 ):
     logged = configure(log_level=level)
-    for name in ("service.x", "runners.x", "dashboards.x", "uvicorn.error", "httpx"):
+    for name in ("service.x", "runners.x", "dashboards.x", "elsewhere.x", "httpx"):
         for severity in ("debug", "info", "warning", "error"):
             getattr(logging.getLogger(name), severity)(name)
     words = [line.split()[1:] for line in logged().splitlines()]
     for name in ("service.x", "runners.x", "dashboards.x"):
         assert "".join(word[0] for word, of in words if of == name) == ours
-    for name in ("uvicorn.error", "httpx"):
+    for name in ("elsewhere.x", "httpx"):
         assert "".join(word[0] for word, of in words if of == name) == theirs
 
 
