@@ -16,6 +16,7 @@ from sqlalchemy import Engine, func, select
 
 from service.db import models
 from service.db.session import Sessions
+from service.usecases import access
 from tests import factories
 from tests.api import BODY
 from tests.architecture.source import ROOT
@@ -45,6 +46,7 @@ def api(database_url: str, folder: Path) -> Iterator[str]:
         "PACELINE_DATABASE_URL": database_url,
         "PACELINE_BROKER_URL": f"redis://127.0.0.1:{free_port()}/0",
         "PACELINE_DATA_DIR": str(folder),
+        "PACELINE_SECRET_KEY": "k" * 32,
     }
     with (folder / f"{port}.log").open("wb") as log:
         process = subprocess.Popen(
@@ -74,9 +76,9 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-async def ask(client: httpx.AsyncClient, url: str, key: int) -> httpx.Response:
+async def ask(client: httpx.AsyncClient, url: str, key: int, token: str) -> httpx.Response:
     """The answer to one request, asked again for as long as its twin is being answered."""
-    headers = {"idempotency-key": f'"key {key}"'}
+    headers = {"idempotency-key": f'"key {key}"', "authorization": f"Bearer {token}"}
     body = {**BODY, "candidate": f"topic-{key}"}
     while True:
         response = await client.post(f"{url}/runs", json=body, headers=headers)
@@ -85,11 +87,11 @@ async def ask(client: httpx.AsyncClient, url: str, key: int) -> httpx.Response:
         await asyncio.sleep(int(response.headers["retry-after"]))
 
 
-async def ask_all(urls: list[str]) -> list[httpx.Response]:
+async def ask_all(urls: list[str], token: str) -> list[httpx.Response]:
     limits = httpx.Limits(max_connections=NUM_CONNECTIONS)
     async with httpx.AsyncClient(timeout=300, limits=limits) as client:
         requests = (
-            ask(client, urls[number % len(urls)], number // 2 % NUM_KEYS)
+            ask(client, urls[number % len(urls)], number // 2 % NUM_KEYS, token)
             for number in range(NUM_REQUESTS)
         )
         return await asyncio.gather(*requests)
@@ -101,10 +103,11 @@ def test_a_thousand_requests_with_a_hundred_keys_make_a_hundred_runs(
     with sessions() as session, session.begin():
         factories.project(session)
         factories.cluster(session)
+        token = access.bootstrap(session).text
     database_url = engine.url.render_as_string(hide_password=False)
     with ExitStack() as stack:
         urls = [stack.enter_context(api(database_url, tmp_path)) for _ in range(2)]
-        responses = asyncio.run(ask_all(urls))
+        responses = asyncio.run(ask_all(urls, token))
     assert {response.status_code for response in responses} == {202}
     found = {response.json()["id"] for response in responses}
     replayed = sum("idempotency-replayed" in response.headers for response in responses)
