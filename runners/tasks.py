@@ -14,19 +14,19 @@ from service.usecases.runs import EXECUTE_TASK, PLAN_TASK
 
 
 def register(app: Celery, worker: Worker) -> None:
-    """Make the tasks known to an application."""
+    """Make the tasks known to an application, and to it alone: each app has its own worker."""
 
-    @app.task(name=PLAN_TASK)
+    @app.task(name=PLAN_TASK, shared=False)
     def _plan_run(run_id: str) -> None:
         with bound(run_id=run_id, worker=worker.name):
             plan_run(UUID(run_id), worker)
 
-    @app.task(name=EXECUTE_TASK)
+    @app.task(name=EXECUTE_TASK, shared=False)
     def _execute_jobs() -> None:
         with bound(worker=worker.name):
             execute_jobs(worker)
 
-    @app.task(name=RECONCILE_TASK)
+    @app.task(name=RECONCILE_TASK, shared=False)
     def _reconcile() -> None:
         with bound(worker=worker.name):
             reconcile(app, worker)
