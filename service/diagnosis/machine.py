@@ -91,7 +91,7 @@ def trial_user(settings: Settings) -> Finding:
         return warning(
             "trial user",
             "Trials run as the worker's user and can do what it can.",
-            remedy="Set PACELINE_TRIAL_USER, or measure only repositories you trust.",
+            remedy="Measure only repositories you trust; trials by another user are to come.",
         )
     try:
         uid = pwd.getpwnam(name).pw_uid
