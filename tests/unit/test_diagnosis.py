@@ -1,21 +1,15 @@
 """What doctor's checks make of what they see."""
 
-import os
-import pwd
 from pathlib import Path
 
 import pytest
 
 from service.config import Settings
 from service.diagnosis import machine, stores
-from service.diagnosis.finding import Finding, Level, failure, ok, warning, worst_first
+from service.diagnosis.finding import Level, failure, ok, warning, worst_first
 
 GIB = 2**30
 PRODUCTION = Settings(broker_url="redis://somewhere")
-
-
-class WithTrialUser(Settings):
-    trial_user: str = ""
 
 
 def test_the_worst_comes_first_and_equals_keep_their_order():
@@ -114,18 +108,9 @@ def test_without_git_measuring_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert machine.git().level is Level.FAILURE
 
 
-def user(name: str) -> Finding:
-    return machine.trial_user(WithTrialUser(broker_url="redis://somewhere", trial_user=name))
-
-
 def test_the_user_of_trials():
     assert machine.trial_user(Settings()).level is Level.OK, "standalone has none"
     assert machine.trial_user(PRODUCTION).level is Level.WARNING
-    assert user("no-such-user-here").level is Level.FAILURE
-    assert user("root").level is Level.FAILURE
-    assert user("nobody").level is Level.OK
-    if os.geteuid() != 0:
-        assert user(pwd.getpwuid(os.geteuid()).pw_name).level is Level.WARNING
 
 
 @pytest.mark.torch
