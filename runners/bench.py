@@ -1,12 +1,15 @@
 """Where and how the trials of one job are launched."""
 
 import os
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from runners.account import OWN, Account
 from runners.artifacts import ArtifactStore
 from runners.launchers import Launcher
 from runners.spec import LaunchSpec, Limits
@@ -42,6 +45,15 @@ class Bench:
     store: ArtifactStore
     slot_id: UUID
     check: Check
+    account: Account = OWN  # whose trials are
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for trials that are alive together; gone after them."""
+        with tempfile.TemporaryDirectory(prefix="paceline-") as name:
+            folder = Path(name)
+            self.account.let_pass(folder)
+            yield folder
 
     def spec(self, case: Case, role: Role, trial_id: str, folder: Path, socket: str) -> LaunchSpec:
         """What to launch. A trial that takes turns is watched by its turn server.
@@ -51,6 +63,7 @@ class Bench:
         nothing of the candidate's can shadow it.
         """
         side = self.sides[role]
+        home = folder / "home"
         path = [str(self.library), *filter(None, [side.environment.get("PYTHONPATH")])]
         ours = {DIRECTORY_VARIABLE: str(folder / "records"), "PYTHONPATH": os.pathsep.join(path)}
         if socket:
@@ -69,9 +82,10 @@ class Bench:
             python=side.python,
             scratch=folder,
             working_dir=working_dir,
-            environment=of_trial(folder, case.threads_per_rank) | dict(side.environment) | ours,
+            environment=of_trial(home, case.threads_per_rank) | dict(side.environment) | ours,
             log=folder / "log.txt",
             records=folder / "records",
             deadline_s=case.timeout_s,
             limits=replace(self.limits, stall_s=0.0) if socket else self.limits,
+            account=self.account,
         )

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from runners.account import OWN, Account
 from runners.artifacts import ArtifactStore
 from service.config import Settings
 from service.db.session import Send, Sessions, transaction
@@ -22,6 +23,7 @@ class Worker:
     sessions: Sessions
     send: Send
     slot_id: UUID
+    account: Account = OWN  # whose set-up and trials are
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property

@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -24,10 +25,13 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
+from runners.account import Account
+
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _RANKS = "rank-*.jsonl"  # a trial may leave anything beside them
 _STEP = re.compile(rb'"kind"\s*:\s*"step"')
 _CHECK_S = 1.0
+_OOM_SCORE = "500"  # of 1000: when memory runs out, the trial goes before the worker
 _SWEEP_S = 5.0  # a process that was sent SIGKILL takes a moment to be gone
 
 
@@ -37,6 +41,7 @@ class Order:
 
     `watch` is a folder of records, which grow while there is life. Silence is allowed for `start_s`
     before the first step, as compiling takes its time, and for `stall_s` then (0: for ever).
+    `account` names the user to run it as; 0 is no limit.
     """
 
     argv: list[str]
@@ -49,6 +54,9 @@ class Order:
     watch: str = ""
     start_s: float = 0.0
     stall_s: float = 0.0
+    account: str = ""
+    max_processes: int = 0
+    max_file_bytes: int = 0
 
 
 class Ended(StrEnum):
@@ -81,8 +89,8 @@ def main() -> None:
 
 def run(order: Order, *, lifeline: int) -> Outcome:
     """Run a trial to its end, or end it; returns when no process of it is alive."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     started = time.monotonic()
+    _confine(order)
     try:
         with Path(order.log).open("ab") as log:
             child = subprocess.Popen(
@@ -93,9 +101,12 @@ def run(order: Order, *, lifeline: int) -> Outcome:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                **Account(order.account).start_arguments(),
             )
-    except (OSError, ValueError) as error:  # ValueError: a NUL among the arguments
+    except (OSError, ValueError, KeyError) as error:  # a NUL among the arguments; no such user
         return Outcome(ended=Ended.NOT_STARTED, detail=str(error))
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{child.pid}/oom_score_adj").write_text(_OOM_SCORE)
     ended = _watch(child, order, lifeline, started)
     if child.poll() is None:
         _terminate(child, order.kill_grace_s)
@@ -106,6 +117,24 @@ def run(order: Order, *, lifeline: int) -> Outcome:
         wall_s=time.monotonic() - started,
         num_survivors=num_survivors,
     )
+
+
+def _confine(order: Order) -> None:
+    """Set on this process what all that it starts inherits.
+
+    Nothing gains rights by what it runs (no_new_privs), nor leaves its memory on the disk.
+    """
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, limit in (
+        (resource.RLIMIT_NPROC, order.max_processes),
+        (resource.RLIMIT_FSIZE, order.max_file_bytes),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        if limit and (hard == resource.RLIM_INFINITY or limit < hard):
+            resource.setrlimit(kind, (limit, limit))
 
 
 def _watch(child: subprocess.Popen[bytes], order: Order, lifeline: int, started: float) -> Ended:

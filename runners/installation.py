@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runners.account import Account
 from runners.lock import alone
 from runners.origin import ask, assert_origin, assert_shareable, site_packages, software
 from runners.shell import Shell
@@ -50,7 +51,7 @@ def install(
         folder = environments / f"side-{side_key[:20]}"
         python = _project(setup.install, worktree, folder, python, shell)
         own_packages = site_packages(python)
-    brought = software(python, own_packages)
+    brought = software(python, own_packages, shell.account)
     assert_origin(brought["origins"], [worktree, python.parent.parent])
     kept = {name: brought[name] for name in ("python", "versions")}
     return Installation(python=python, software=kept)
@@ -68,9 +69,9 @@ def _dependencies(
     def fill(python: Path) -> None:
         requirements = [part for name in files for part in ("-r", name)]
         shell.run(["pip", "install", *requirements], python, worktree, "setup.dependencies")
-        assert_shareable(python)
+        assert_shareable(python, shell.account)
 
-    return _environment(folder, base, fill)
+    return _environment(folder, base, fill, shell.account)
 
 
 def _requirements(worktree: Path, names: Sequence[str]) -> list[bytes]:
@@ -109,12 +110,16 @@ def _project(
 
     # What was built in place lies in the worktree, which git dates when it makes it.
     git = worktree / ".git"
-    return _environment(folder, base, fill, str(git.stat().st_mtime_ns) if git.exists() else "")
+    stamp = str(git.stat().st_mtime_ns) if git.exists() else ""
+    return _environment(folder, base, fill, shell.account, stamp)
 
 
-def _environment(folder: Path, base: Path, fill: Callable[[Path], None], stamp: str = "") -> Path:
+def _environment(
+    folder: Path, base: Path, fill: Callable[[Path], None], account: Account, stamp: str = ""
+) -> Path:
     """Python of the environment at `folder`, made and filled unless it is complete, and of `stamp`.
 
+    It is the account's while it is filled, by commands that are not ours, and ours from then on.
     It has a `pip` of its own, for commands and scripts that call it by name: the next one on the
     path would install into the worker's environment.
     """
@@ -123,13 +128,15 @@ def _environment(folder: Path, base: Path, fill: Callable[[Path], None], stamp: 
     with alone(folder):
         if not ready.exists() or ready.read_text() != stamp:
             shutil.rmtree(folder, ignore_errors=True)
-            ask([str(base), "-m", "venv", "--without-pip", str(folder)])
-            below = "\n".join(software(base, None)["search_path"])
+            ask([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)])
+            below = "\n".join(software(base, None, account)["search_path"])
             (site_packages(python) / "paceline-base.pth").write_text(below + "\n")
             for name in ("pip", "pip3"):
                 script = folder / "bin" / name
                 script.write_text(f'#!/bin/sh\nexec {shlex.join(pip)} "$@"\n')
                 script.chmod(0o755)
+            account.give(folder)
             fill(python)
+            account.take_back(folder)
             ready.write_text(stamp)
     return python

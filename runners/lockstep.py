@@ -1,6 +1,5 @@
 """Pairs whose two launches are alive together and take turns of one step."""
 
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
@@ -30,7 +29,7 @@ def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairRe
     """A pair in lock-step, whose turns end in time for its trials to end within theirs."""
     started_at = datetime.now(UTC)
     warmup = num_warmup(_MIN_TURNS) if case.warmup_steps is None else case.warmup_steps
-    with tempfile.TemporaryDirectory(prefix="paceline-") as folder, ExitStack() as stack:
+    with bench.scratch() as folder, ExitStack() as stack:
         # Names of equal length: a side must not be able to tell which one it is.
         sockets = {role: f"{folder}/{number}" for number, role in enumerate(in_order(first))}
         server = _Server(
@@ -44,13 +43,14 @@ def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairRe
                 start_limit_s=bench.limits.start_s,
                 stall_s=bench.limits.stall_s,
                 seed=seed,
+                account=bench.account.name,
             )
         )
         stack.callback(server.release)
         server.await_sockets(sockets.values())
         trials: dict[Role, Trial] = {}
         for role in in_order(first):
-            trials[role] = Trial(bench, case, role, Path(folder), sockets[role])
+            trials[role] = Trial(bench, case, role, folder, sockets[role])
             stack.callback(trials[role].cancel)
         turns = _await_turns(bench, server, trials)
         seen = _end_trials(bench, turns, trials)

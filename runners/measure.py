@@ -91,10 +91,13 @@ class Measuring:
                 start_s=settings.start_s,
                 stall_s=settings.stall_s,
                 kill_grace_s=settings.kill_grace_s,
+                max_processes=settings.max_trial_processes,
+                max_file_bytes=settings.max_trial_file_bytes,
             ),
             store=self._worker.store(self._claim.run_id),
             slot_id=self._worker.slot_id,
             check=self._check,
+            account=self._worker.account,
         )
 
     def _case(self, bench: Bench, work: _Work) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runners import probe
+from runners.account import OWN, Account
 from runners.variables import of_ours
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
@@ -18,10 +19,13 @@ _TIMEOUT_S = 600.0
 _PROBE = Path(probe.__file__)
 
 
-def software(python: Path, own_packages: Path | None) -> dict[str, Any]:
-    """What a side's Python brings: see probe.py, which looks at the projects in `own_packages`."""
+def software(python: Path, own_packages: Path | None, account: Account = OWN) -> dict[str, Any]:
+    """What a side's Python brings: see probe.py, which looks at the projects in `own_packages`.
+
+    A Python runs what was installed into it as it starts, so `account` is who may have installed.
+    """
     argv = [str(python), "-I", str(_PROBE), *([str(own_packages)] if own_packages else [])]
-    output = ask(argv)
+    output = ask(argv, account)
     for line in output.splitlines():
         if line.startswith(probe.ANSWER):
             answer: dict[str, Any] = json.loads(line.removeprefix(probe.ANSWER))
@@ -30,9 +34,9 @@ def software(python: Path, own_packages: Path | None) -> dict[str, Any]:
     raise MeasurementFailed(Failure(reason=FailureReason.SETUP_FAILED, detail=detail), output)
 
 
-def assert_shareable(python: Path) -> None:
+def assert_shareable(python: Path, account: Account = OWN) -> None:
     """Dependencies serve every side that declares them, so they may hold no side's own folder."""
-    names = software(python, site_packages(python))["from_folders"]
+    names = software(python, site_packages(python), account)["from_folders"]
     if names:
         detail = (
             f"setup.dependencies installs {', '.join(names)} from a folder of this revision, but "
@@ -59,7 +63,7 @@ def site_packages(python: Path) -> Path:
     return python.parent.parent / "lib" / version / "site-packages"
 
 
-def ask(argv: Sequence[str]) -> str:
+def ask(argv: Sequence[str], account: Account = OWN) -> str:
     """Output of a short command of ours."""
     try:
         result = subprocess.run(
@@ -72,6 +76,7 @@ def ask(argv: Sequence[str]) -> str:
             errors="replace",
             timeout=_TIMEOUT_S,
             check=True,
+            **account.start_arguments(),
         )
     except (OSError, subprocess.SubprocessError) as error:
         log = f"{getattr(error, 'stdout', '') or ''}{getattr(error, 'stderr', '') or ''}"
@@ -79,4 +84,5 @@ def ask(argv: Sequence[str]) -> str:
         raise MeasurementFailed(
             Failure(reason=FailureReason.SETUP_FAILED, detail=detail), log
         ) from error
-    return result.stdout
+    output: str = result.stdout
+    return output

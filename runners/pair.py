@@ -1,9 +1,7 @@
 """Solo trials, and pairs as separate launches; lockstep.py has the pairs that run together."""
 
-import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 from runners.bench import Bench
 from runners.trial import Trial
@@ -24,8 +22,8 @@ def in_order(first: Role) -> tuple[Role, Role]:
 
 def measure_solo(bench: Bench, case: Case, role: Role) -> TrialResult:
     """One trial with nothing else alive beside it."""
-    with tempfile.TemporaryDirectory(prefix="paceline-") as folder:
-        trial = Trial(bench, case, role, Path(folder))
+    with bench.scratch() as folder:
+        trial = Trial(bench, case, role, folder)
         try:
             trial.wait()
             return trial.result()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from runners.account import OWN, Account
 from runners.bench import Check
 from runners.guard import Ended, Order
 from runners.guarded import Guarded
@@ -34,6 +35,7 @@ def run(
     working_dir: Path,
     *,
     timeout_s: float,
+    account: Account = OWN,
     check: Check = lambda: None,
 ) -> Ran:
     """A command's end. Raises what `check` raises, once nothing of the command is alive."""
@@ -48,6 +50,7 @@ def run(
                 tag=f"{TRIAL_VARIABLE}={tag}",
                 deadline_s=timeout_s,
                 kill_grace_s=_KILL_GRACE_S,
+                account=account.name,
             )
         )
         try:
@@ -62,25 +65,35 @@ def run(
 
 @dataclass(frozen=True, kw_only=True)
 class Shell:
-    """Where set-up commands run: their home, the slot they hold, and what may end them."""
+    """Where set-up commands run: their home, the slot they hold, what may end them, and as whom."""
 
     home: Path
     slot_id: UUID
     check: Check
+    account: Account = OWN
 
     def run(self, argv: Sequence[str], python: Path, working_dir: Path, field: str) -> None:
         """Run a command with the environment of `python` activated.
 
         Raises MeasurementFailed with its output where it fails, and what `check` raises.
         """
-        self.home.mkdir(parents=True, exist_ok=True)
+        if not self.home.exists():
+            self.home.mkdir(parents=True, exist_ok=True)
+            self.account.give(self.home)
         environment = of_setup(self.home)
         environment |= {
             SLOT_VARIABLE: str(self.slot_id),
             "VIRTUAL_ENV": str(python.parent.parent),
             "PATH": f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
         }
-        ran = run(argv, environment, working_dir, timeout_s=_TIMEOUT_S, check=self.check)
+        ran = run(
+            argv,
+            environment,
+            working_dir,
+            timeout_s=_TIMEOUT_S,
+            account=self.account,
+            check=self.check,
+        )
         if ran.failed is not None:
             detail = f"{field}: {shlex.join(argv)} failed: {ran.failed}"
             failure = Failure(reason=FailureReason.SETUP_FAILED, detail=detail)

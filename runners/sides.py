@@ -26,7 +26,9 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
     baseline, candidate = run.baseline_side, run.candidate_side
     assert baseline is not None
     assert candidate is not None
-    shell = Shell(home=worker.data_dir / "home", slot_id=worker.slot_id, check=check)
+    account = worker.account
+    home = worker.data_dir / "homes" / (account.name or "own")
+    shell = Shell(home=home, slot_id=worker.slot_id, check=check, account=account)
     prepared = {}
     for role, side in {Role.BASELINE: baseline, Role.CANDIDATE: candidate}.items():
         check()
@@ -36,7 +38,7 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
         name = content_hash([str(worker.slot_id), side.key, is_twin])[:20]
         sha = side.revision.sha
         mirror.require(sha)
-        worktree = Worktree(worker.data_dir / "worktrees" / name)
+        worktree = Worktree(worker.data_dir / "worktrees" / name, account)
         worktree.make(partial(mirror.check_out, sha))
         own = read_manifest(mirror, sha)
         setup = own.setup if own is not None else Setup()

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from runners.account import OWN, Account
+
 # Everything that a trial or a set-up starts carries both, by which a sweep finds it.
 TRIAL_VARIABLE = "PACELINE_TRIAL_ID"
 SLOT_VARIABLE = "PACELINE_SLOT_ID"
@@ -17,11 +19,13 @@ def slot_tag(slot_id: UUID) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long things may take, in seconds."""
+    """How long things may take, in seconds, and how much a trial may; 0 is no limit."""
 
     start_s: float  # a trial, to its first step
     stall_s: float  # without a new record for so long a trial has hung; 0: not watched
     kill_grace_s: float
+    max_processes: int = 0
+    max_file_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,3 +44,4 @@ class LaunchSpec:
     records: Path
     deadline_s: float
     limits: Limits
+    account: Account = OWN

@@ -36,8 +36,13 @@ class Trial:
         self.role = role
         self._bench, self._case = bench, case
         folder = scratch / str(self.id)
-        (folder / "records").mkdir(parents=True)
-        (folder / "empty").mkdir()
+        # The log in it stays ours, as does what these are called.
+        own = [folder / name for name in ("records", "empty", "home")]
+        folder.mkdir()
+        for path in own:
+            path.mkdir()
+        bench.account.let_pass(folder)
+        bench.account.give(*own)
         self._spec = bench.spec(case, role, str(self.id), folder, socket)
         bench.sides[role].restore()
         self._started_at = datetime.now(UTC)
@@ -135,7 +140,8 @@ def reproduction(launcher: Launcher, spec: LaunchSpec) -> str:
     variables = [
         f"{name}={shlex.quote(value)}"
         for name, value in sorted(launcher.environment(spec).items())
-        if not name.startswith("PACELINE_") and name not in ("PATH", "HOME", "TMPDIR")
+        if not name.startswith(("PACELINE_", "GIT_CONFIG_"))
+        and name not in ("PATH", "HOME", "TMPDIR")
     ]
     argv = shlex.join(launcher.command(spec))
     is_gone = spec.working_dir.is_relative_to(spec.scratch)

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
+from runners.account import Account
 from service.domain import Role
 from service.stats.summary import median_standard_error
 
@@ -54,6 +55,7 @@ class Order:
     start_limit_s: float  # until every rank has said hello
     stall_s: float  # a turn may take so long
     seed: int
+    account: str = ""  # the user who may connect
 
 
 class TurnsEnded(StrEnum):
@@ -135,13 +137,14 @@ class _Line:
 class _Side:
     """The ranks of one side."""
 
-    def __init__(self, role: Role, path: str, lifeline: int) -> None:
+    def __init__(self, role: Role, path: str, account: Account, lifeline: int) -> None:
         self.role = role
         self.path = path
         self._lifeline = lifeline
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"{path}.new")
         self._listener.listen(1024)
+        account.give(Path(f"{path}.new"))
         Path(f"{path}.new").rename(path)  # who finds it there can connect
         self._ranks: dict[int, _Line] = {}
 
@@ -228,7 +231,9 @@ def orders(rng: random.Random) -> Iterator[tuple[Role, Role]]:
 
 def serve(order: Order, *, lifeline: int) -> Outcome:
     """Run the turns of one pair to their end."""
-    sides = {role: _Side(role, order.sockets[role], lifeline) for role in Role}
+    sides = {
+        role: _Side(role, order.sockets[role], Account(order.account), lifeline) for role in Role
+    }
     turns: dict[Role, list[float]] = {role: [] for role in Role}
     progress = _Progress()
     try:

@@ -18,24 +18,30 @@ _GIT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
+# Version numbers are often asked of git, which trusts no repository whose owner is somebody else.
+_TRUSTING = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
 
 
-def of_trial(scratch: Path, threads_per_rank: int) -> dict[str, str]:
+def of_trial(home: Path, threads_per_rank: int) -> dict[str, str]:
     """What a trial may see of the worker's, and what every trial is given."""
     given = {
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
+        "HOME": str(home),
+        "TMPDIR": str(home),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": str(threads_per_rank),
     }
-    return _kept(os.environ, *_BASIC, *_DEVICES, prefixes=_FABRIC) | given
+    return _kept(os.environ, *_BASIC, *_DEVICES, prefixes=_FABRIC) | _TRUSTING | given
 
 
 def of_setup(home: Path) -> dict[str, str]:
     """What a side's setup may see: enough to reach a package index and to compile."""
     names = (*_BASIC, *_DEVICES, *_BUILD, *_PROXY)
-    return _kept(os.environ, *names, prefixes=_INDEX) | {"HOME": str(home)}
+    return _kept(os.environ, *names, prefixes=_INDEX) | _TRUSTING | {"HOME": str(home)}
 
 
 def of_git() -> dict[str, str]:

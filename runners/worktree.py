@@ -6,6 +6,8 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from runners.account import OWN, Account
+
 _Mark = tuple[int, ...]
 
 
@@ -16,8 +18,9 @@ class Worktree:
     belongs to the side too, and a trial may have changed whatever git would go by.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, account: Account = OWN) -> None:
         self.path = path
+        self._account = account  # whose the worktree is; the copy is ours
         self._copy = path.with_name(f"{path.name}.prepared")
         self._marks: dict[str, _Mark] = {}  # of what is as it was kept
 
@@ -28,6 +31,7 @@ class Worktree:
         else:
             _clear(self.path)
             check_out(self.path)
+            self._account.give(self.path)
 
     def keep(self) -> None:
         """Remember what lies there, after the set-up: built files belong to the side."""
@@ -41,7 +45,7 @@ class Worktree:
             _clear(partial)
         # Pipes and sockets are left out: nobody is left at their other end.
         self._marks = {name: mark for name, mark in found.items() if _is_storable(mark)}
-        _copy(self._marks, self.path, partial)
+        _copy(self._marks, self.path, partial, OWN)
         partial.rename(self._copy)
 
     def restore(self) -> None:
@@ -54,7 +58,8 @@ class Worktree:
         _remove(self.path, touched)
         untouched = found.keys() - touched
         kept = _marks(self._copy)
-        _copy([name for name in kept if name not in untouched], self._copy, self.path)
+        missing = [name for name in kept if name not in untouched]
+        _copy(missing, self._copy, self.path, self._account)
         self._marks = _marks(self.path)
 
 
@@ -98,8 +103,8 @@ def _remove(root: Path, names: Iterable[str]) -> None:
             path.unlink()
 
 
-def _copy(names: Iterable[str], source: Path, target: Path) -> None:
-    """Copy these entries, given with folders before their contents, as they are."""
+def _copy(names: Iterable[str], source: Path, target: Path, owner: Account) -> None:
+    """Copy these entries, named with folders before their contents, as they are."""
     folders = []
     for name in names:
         if _is_folder(source / name):
@@ -107,6 +112,7 @@ def _copy(names: Iterable[str], source: Path, target: Path) -> None:
             folders.append(name)
         else:
             shutil.copy2(source / name, target / name, follow_symlinks=False)
+        owner.give(target / name)
     for name in reversed(folders):
         shutil.copystat(source / name, target / name)
 

@@ -63,6 +63,15 @@ class Settings(BaseSettings):
     start_s: float = Field(
         default=180.0, gt=0, description="A trial may take so long to its first step."
     )
+    trial_user: str = Field(
+        default="", description="User as whom set-up and trials run; empty: the worker's own."
+    )
+    max_trial_processes: int = Field(
+        default=32768, ge=0, description="Processes and threads of the trials' user; 0: no limit."
+    )
+    max_trial_file_bytes: int = Field(
+        default=2**36, ge=0, description="Size of a file that a trial writes; 0: no limit."
+    )
     log_format: LogFormat = Field(
         default=LogFormat.TEXT, description="Lines for people, or JSON for machines."
     )

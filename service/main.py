@@ -16,6 +16,7 @@ from runners import environment
 from runners.app import make_app, make_send
 from runners.context import Worker
 from runners.inprocess import InProcessWorker
+from runners.isolation import open_data_dir
 from service.api import (
     access,
     deps,
@@ -104,6 +105,7 @@ def _in_process(
         sessions=sessions,
         send=send,
         slot_id=slot.id,
+        account=open_data_dir(settings),
     )
     threads = InProcessWorker(celery, worker, LOCAL_CLUSTER)
     threads.start()

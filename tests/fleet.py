@@ -1,6 +1,7 @@
 """Production mode on one machine: PostgreSQL, Redis, and workers and a beat as real processes."""
 
 import contextlib
+import getpass
 import os
 import shutil
 import signal
@@ -39,6 +40,8 @@ class Fleet:
     def __init__(self, database_url: str, redis_program: Path, **settings: Any) -> None:
         # Short: sockets of turns lie below it, and a socket's path has 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="pl-"))
+        self.folder.chmod(0o711)  # a trial's user may pass
+        self.source = self.folder / "source"
         self.redis = redis.Server(redis_program)
         fast = {"lease_s": 10, "kill_grace_s": 3, "reconcile_s": 1, "max_losses": 3}
         self.settings = Settings(
@@ -46,6 +49,7 @@ class Fleet:
             database_url=database_url,
             broker_url=self.redis.url,
             artifact_url=f"file://{self.folder}/artifacts",
+            trial_user=settings.pop("trial_user", getpass.getuser()),
             **{**fast, "start_s": 60, "stall_s": 20, **settings},
         )
         self._engine = make_engine(database_url)
@@ -58,10 +62,10 @@ class Fleet:
 
     def __enter__(self) -> Self:
         self.redis.start()
-        source = self.folder / "source"
-        make_trainer_repository(source, ["ok", "slower"], has_launcher=True)
+        make_trainer_repository(self.source, ["ok", "slower"], has_launcher=True)
+        (self.folder / "artifacts").mkdir(mode=0o700)
         with transaction(self._sessions, self._send) as session:
-            registry.add_project(session, name="trainers", source=str(source))
+            registry.add_project(session, name="trainers", source=str(self.source))
             size = len(os.sched_getaffinity(0))
             registry.serve_cluster(session, "local", "0", num_cpus=size, num_devices=0)
         return self

@@ -52,6 +52,9 @@ def submit(spec: LaunchSpec) -> Handle:
         watch=str(spec.records),
         start_s=spec.limits.start_s,
         stall_s=spec.limits.stall_s,
+        account=spec.account.name,
+        max_processes=spec.limits.max_processes,
+        max_file_bytes=spec.limits.max_file_bytes,
     )
     return Handle(Guarded(order), spec.log)
 

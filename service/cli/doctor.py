@@ -9,11 +9,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from runners.isolation import trial_account
 from service.cli.client import Client, RequestFailed
 from service.config import Settings
 from service.diagnosis import machine, stores
 from service.diagnosis.finding import Finding, Level, failure, ok, warning, worst_first
-from service.errors import ServiceUnreachable
+from service.errors import Refused, ServiceUnreachable
 
 _MARKS = {
     Level.FAILURE: "[red]✗ failure[/]",
@@ -47,8 +48,25 @@ def examine(settings: Settings, *, measuring: bool) -> Iterator[Finding]:
         yield machine.git()
         yield machine.torchrun()
         yield machine.guard()
-        yield machine.trial_user(settings)
+        yield trial_user(settings)
     yield service(Client(settings))
+
+
+def trial_user(settings: Settings) -> Finding:
+    """Whose rights a trial has: a user's of its own, or the worker's."""
+    try:
+        account = trial_account(settings)
+    except Refused as error:
+        return failure("trial user", str(error), remedy="See docs/operations.md, Trials.")
+    if account.name:
+        return ok("trial user", f"Set-up and trials run as {account.name}.")
+    if settings.is_standalone:
+        return ok("trial user", "Trials run as the user who starts the service (standalone mode).")
+    return warning(
+        "trial user",
+        "Trials run as the worker's user and can read its files.",
+        remedy="Run the worker as root with PACELINE_TRIAL_USER, or measure what you trust.",
+    )
 
 
 def service(client: Client) -> Finding:

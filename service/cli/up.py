@@ -31,7 +31,7 @@ def up(
             "Choose another with --port."
         )
         raise typer.Exit(ExitCode.USAGE)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     engine = make_engine(settings.resolved_database_url)
     migration.upgrade(engine)
     engine.dispose()

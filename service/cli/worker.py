@@ -9,6 +9,7 @@ import typer
 from runners import environment
 from runners.app import make_app, make_send
 from runners.context import Worker
+from runners.isolation import open_data_dir
 from runners.process import run_beat, run_worker
 from service import logs
 from service.cli.production import production_settings
@@ -26,7 +27,7 @@ def worker(
     """Measure on this machine for a cluster; plan runs and reconcile meanwhile."""
     settings = production_settings()
     logs.configure(settings)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    account = open_data_dir(settings)
     app = make_app(settings)
     send = make_send(app)
     sessions = make_sessions(make_engine(settings.resolved_database_url))
@@ -39,7 +40,9 @@ def worker(
             num_devices=environment.num_devices(),
         ).id
     name = f"{cluster}.{slot}@{socket.gethostname()}-{os.getpid()}"
-    context = Worker(name=name, settings=settings, sessions=sessions, send=send, slot_id=slot_id)
+    context = Worker(
+        name=name, settings=settings, sessions=sessions, send=send, slot_id=slot_id, account=account
+    )
     run_worker(app, context, cluster)
 
 

@@ -1,4 +1,4 @@
-"""Checks on a machine that measures: git, torch, what the guard asks of Linux, the trials' user."""
+"""Checks on a machine that measures: git, torch, what the guard asks of Linux."""
 
 import ctypes
 import importlib.metadata
@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.config import Settings
-from service.diagnosis.finding import Finding, failure, ok, warning
+from service.diagnosis.finding import Finding, failure, ok
 
 _PR_GET_CHILD_SUBREAPER = 37
 _GIT = (2, 17)
@@ -79,17 +78,6 @@ def _has_subreaper() -> bool:
     except AttributeError:
         return False
     return bool(prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0)
-
-
-def trial_user(settings: Settings) -> Finding:
-    """Whose rights a trial has. It has no user of its own yet, which is said."""
-    if settings.is_standalone:
-        return ok("trial user", "Trials run as the user who starts the service (standalone mode).")
-    return warning(
-        "trial user",
-        "Trials run as the worker's user and can do what it can.",
-        remedy="Measure only repositories you trust; trials by another user are to come.",
-    )
 
 
 def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":

@@ -9,7 +9,6 @@ from service.diagnosis import machine, stores
 from service.diagnosis.finding import Level, failure, ok, warning, worst_first
 
 GIB = 2**30
-PRODUCTION = Settings(broker_url="redis://somewhere")
 
 
 def test_the_worst_comes_first_and_equals_keep_their_order():
@@ -106,11 +105,6 @@ def test_this_machine_has_git_and_what_the_guard_needs():
 def test_without_git_measuring_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert machine.git().level is Level.FAILURE
-
-
-def test_the_user_of_trials():
-    assert machine.trial_user(Settings()).level is Level.OK, "standalone has none"
-    assert machine.trial_user(PRODUCTION).level is Level.WARNING
 
 
 @pytest.mark.torch

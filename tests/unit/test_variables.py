@@ -28,6 +28,13 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", WORKER)
 
 
+TRUSTING = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
+
+
 def test_a_trial_sees_only_what_is_allowed():
     assert variables.of_trial(Path("/scratch"), threads_per_rank=3) == {
         "PATH": "/usr/bin",
@@ -39,6 +46,7 @@ def test_a_trial_sees_only_what_is_allowed():
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "3",
+        **TRUSTING,
     }
 
 
@@ -51,6 +59,7 @@ def test_a_set_up_reaches_an_index_and_a_compiler():
         "https_proxy": "http://proxy",
         "CC": "clang",
         "HOME": "/home",
+        **TRUSTING,
     }
 
 
