@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from runners.child import bound
+
 # Needs a GPU, and has a command of its own.
 _APART = {"gpu_check"}
 
@@ -19,7 +21,8 @@ def main() -> int:
     failed = []
     for name in sys.argv[1:] or names():
         print(f"\n== {name}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
+        command = bound([sys.executable, "-m", f"benchmarks.{name}"])
+        if subprocess.run(command, check=False).returncode:
             failed.append(name)
     if failed:
         print(f"\nfailed: {', '.join(failed)}")

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from runners.child import bound
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -46,7 +48,9 @@ def demo(number: int) -> dict[str, Any]:
     """One demo in a folder of its own."""
     folder = ROOT / ".paceline" / f"demo-{number}"
     command = [sys.executable, "-m", "examples.demo", "--json", "--folder", str(folder)]
-    result = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
+    result = subprocess.run(
+        bound(command), cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True
+    )
     record: dict[str, Any] = json.loads(result.stdout)
     return record
 

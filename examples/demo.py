@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 
 from examples.tinylm.make_repository import make_repository
+from runners.child import bound
 from service.cli.client import Client
 from service.cli.compare import follow, verdict_table
 from service.config import Settings
@@ -116,7 +117,7 @@ def service(folder: Path) -> Iterator[Client]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "service.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "up", "--port", str(port)],
+            bound([sys.executable, "-m", "service.cli", "up", "--port", str(port)]),
             cwd=ROOT,
             env={**os.environ, "PACELINE_DATA_DIR": str(folder)},
             stdout=log,

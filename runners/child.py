@@ -1,8 +1,9 @@
-"""A process of ours that takes one order and gives one answer, each a line of JSON."""
+"""Processes of ours that end when we do."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +14,19 @@ from runners.variables import of_ours
 _ROOT = Path(__file__).parents[1]
 
 
+def bound(argv: Sequence[str]) -> list[str]:
+    """A command that is sent SIGTERM when the thread that starts it ends, however it ends.
+
+    setpriv(1) is in util-linux. For commands that do not watch a lifeline.
+    """
+    return ["setpriv", "--pdeathsig", "TERM", "--", *argv]
+
+
 class Child:
-    """`python -m MODULE` at work. The pipe to it is its lifeline: it ends when we do."""
+    """`python -m MODULE` at work: it takes one order and gives one answer, each a line of JSON.
+
+    The pipe to it is its lifeline.
+    """
 
     def __init__(self, module: str, order: Any) -> None:
         self._process = subprocess.Popen(

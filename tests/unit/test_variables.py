@@ -21,18 +21,16 @@ WORKER = {
     "PYTHONPATH": "/somewhere",
     "NCCLISH": "no prefix of ours",
 }
-
-
-@pytest.fixture(autouse=True)
-def worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.environ", WORKER)
-
-
 TRUSTING = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.directory",
     "GIT_CONFIG_VALUE_0": "*",
 }
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", WORKER)
 
 
 def test_a_trial_sees_only_what_is_allowed():
