@@ -23,7 +23,8 @@ from rich.console import Console
 from examples.tinylm.make_repository import make_repository
 from runners.child import bound
 from service.cli.client import Client
-from service.cli.compare import follow, verdict_table
+from service.cli.compare import verdict_table
+from service.cli.follow import follow
 from service.config import Settings
 from service.errors import ServiceUnreachable
 

@@ -21,6 +21,7 @@ from service.api import (
     access,
     deps,
     errors,
+    events,
     health,
     loopback,
     manners,
@@ -71,11 +72,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
     app.state.access = access.from_settings(settings)
     errors.install(app)
+    events.install(app)
     if settings.is_standalone:
         loopback.install(app)
     requests.install(app, monitor)
     manners.install(app)  # last, so outermost: its request id is in every line and answer
-    for resource in (runs, registry, tokens, health, monitoring):
+    for resource in (runs, events, registry, tokens, health, monitoring):
         app.include_router(resource.router)
     app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
     hidden = APIRouter(include_in_schema=False)

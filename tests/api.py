@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from service.api import errors, health, loopback, manners, registry, runs
+from service.api import errors, events, health, loopback, manners, registry, runs
 from service.api.access import Access
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions
@@ -38,9 +38,11 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.send = Outbox(app.state.sessions)
     app.state.access = Access(asks_token=False, key="k" * 32)
     errors.install(app)
+    events.install(app)
+    app.state.stopping.set()  # streams end at once: the test client hears them whole
     loopback.install(app)
     manners.install(app)
-    for router in (runs.router, registry.router, health.router):
+    for router in (runs.router, events.router, registry.router, health.router):
         app.include_router(router)
     return app
 

@@ -79,25 +79,32 @@ async function copy(text, element) {
   }
 }
 
-/** Asks now and then whether a run has moved on. Nothing on the page moves by itself. */
-function watch() {
-  const notice = document.querySelector("[data-poll]");
+/** Follows a run and tells how it goes. Nothing else on the page moves by itself. */
+function follow() {
+  const notice = document.querySelector("[data-events]");
   if (!notice) return;
-  const timer = setInterval(async () => {
-    if (document.hidden) return;
-    try {
-      const run = await (await fetch(notice.dataset.poll)).json();
-      const now = `${run.status} ${run.pairs.length} ${run.trials.length}`;
-      if (now === notice.dataset.seen) return;
-    } catch {
-      return; // the service is away; the next time may do
-    }
-    clearInterval(timer);
+  let events = null;
+  let isOver = false;
+  const told = ({ data, lastEventId }) => {
+    if (lastEventId === notice.dataset.seen) return;
+    const run = JSON.parse(data);
+    isOver = run.finished_at !== null;
+    if (isOver) events.close();
     notice.classList.add("new");
-    notice.querySelector("[role=status]").textContent = "There is new data.";
-  }, 15_000); // seldom: the answer costs time on the machine that may be measuring
+    notice.querySelector("[role=status]").textContent =
+      `There is new data. ${isOver ? "The run has ended. " : ""}${run.headline}`;
+  };
+  // Only while somebody looks: over HTTP/1.1 a browser has six connections for all tabs of a site.
+  const connect = () => {
+    events?.close();
+    if (document.hidden || isOver) return;
+    events = new EventSource(notice.dataset.events); // after an outage it connects anew by itself
+    events.addEventListener("progress", told);
+  };
+  document.addEventListener("visibilitychange", connect);
+  connect();
 }
 
 drawFigures();
 offerCopies();
-watch();
+follow();

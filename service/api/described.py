@@ -1,5 +1,6 @@
 """How /openapi.json describes the answers of a route: by an example, and as problems."""
 
+import json
 from http import HTTPStatus
 from typing import Any
 
@@ -56,6 +57,14 @@ def example(status: HTTPStatus, value: object, **headers: str) -> Responses:
         for name, text in headers.items()
     }
     return {status: {"content": content, "headers": described}}
+
+
+def stream_example(progress: object) -> Responses:
+    """The answer of a route that sends events, by one of them."""
+    data = json.dumps(jsonable_encoder(progress))
+    text = f"event: progress\ndata: {data}\nid: running-1-2-0\nretry: 2000\n\n"
+    content = {"text/event-stream": {"example": text}}
+    return {HTTPStatus.OK: {"description": "Events, as they happen.", "content": content}}
 
 
 def _problem(description: str, status: HTTPStatus) -> dict[str, Any]:

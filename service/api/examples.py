@@ -9,9 +9,11 @@ from service.db.views import (
     ArtifactView,
     ComparisonView,
     EnvironmentView,
+    EstimateView,
     LookView,
     PairView,
     RunDetail,
+    RunProgress,
     RunSummary,
     SideView,
     TrialView,
@@ -142,8 +144,27 @@ FINISHED = replace(
     started_at=_NOON + 50 * _SECONDS,
     finished_at=_NOON + 190 * _SECONDS,
 )
+PROGRESS = RunProgress(
+    **vars(replace(FINISHED, status=Status.RUNNING, verdict=None, finished_at=None)),
+    mark="running-1-2-0",
+    comparisons=[
+        EstimateView(
+            case="tinylm",
+            metric="step_time_s",
+            is_gating=True,
+            min_effect=0.02,
+            verdict=Verdict.INCONCLUSIVE,
+            effect=0.0497,
+            low=None,
+            high=None,
+            num_pairs=1,
+            pairs_to_go=None,
+        )
+    ],
+)
 DETAIL = RunDetail(
     **vars(FINISHED),
+    mark="finished-1-2-1",
     suite=None,
     cases=None,
     max_pairs=None,

@@ -15,6 +15,7 @@ from service.logs import request_id
 
 MAX_BODY_BYTES = 2**20
 MAX_URL_BYTES = 2**13
+HEAD = "paceline.head"
 _COMPRESSED_BYTES = 2**10
 _TOO_LARGE = f"A body may have {MAX_BODY_BYTES} bytes."
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -51,7 +52,7 @@ class RequestIds:
 
 
 class Head:
-    """Answers HEAD as GET without the body."""
+    """Answers HEAD as GET without the body; `scope[HEAD]` tells a stream that it may end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -65,7 +66,8 @@ class Head:
                 message = {**message, "body": b""}
             await send(message)
 
-        return await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        scope = {**scope, "method": "GET", HEAD: True}
+        return await self._app(scope, receive, send_without_body)
 
 
 class Limits:

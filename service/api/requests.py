@@ -33,18 +33,19 @@ class Watch:
         """Pass the request on; one that ends in an exception, or in nothing, counts as a 500."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        status, started = 500, time.perf_counter()
+        status, started, answered = 500, time.perf_counter(), None
 
         async def note_status(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answered = message["status"], time.perf_counter()
             await send(message)
 
         try:
             await self._app(scope, receive, note_status)
         finally:
-            self._answered(scope, status, time.perf_counter() - started)
+            # A stream goes on for minutes; what its caller waited for is its beginning.
+            self._answered(scope, status, (answered or time.perf_counter()) - started)
 
     def _answered(self, scope: Scope, status: int, duration_s: float) -> None:
         # Whatever a client makes up, a method or a path, must not become a label.

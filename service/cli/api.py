@@ -5,15 +5,11 @@ One process for one port: each tells Prometheus of its own requests. For more, s
 
 from ipaddress import ip_network
 
-import uvicorn
-
 from service import logs
 from service.cli.production import production_settings
+from service.cli.serving import serve
 from service.errors import Refused
 from service.main import create_app
-
-# Time for open requests after SIGTERM; whoever stops the service must wait a little longer.
-DRAIN_S = 20
 
 
 def api() -> None:
@@ -21,16 +17,13 @@ def api() -> None:
     settings = production_settings()
     proxies = trusted_proxies(settings.proxy_addresses)
     logs.configure(settings)
-    uvicorn.run(
+    serve(
         create_app(settings),
         host=settings.host,
         port=settings.port,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
-        timeout_graceful_shutdown=DRAIN_S,
         server_header=False,
-        log_config=None,
-        access_log=False,  # service/api/requests.py logs each request
     )
 
 

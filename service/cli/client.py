@@ -1,15 +1,18 @@
 """Talks to the service over HTTP."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+from httpx_sse import ServerSentEvent, connect_sse
 
 from service.config import Settings
 from service.errors import PacelineError, ServiceUnreachable
 
 _LIMIT = 200
+_STREAM = "text/event-stream"
 
 
 class RequestFailed(PacelineError):
@@ -36,6 +39,19 @@ class Client:
     def post(self, path: str, body: Any = None) -> Any:
         """JSON of a POST. Raises RequestFailed and ServiceUnreachable."""
         return self._json("POST", path, json=body)
+
+    def events(self, path: str, seen: str | None = None) -> Iterator[ServerSentEvent]:
+        """Server-sent events of a stream, from after the one with the id `seen`, to its end.
+
+        Raises RequestFailed and ServiceUnreachable.
+        """
+        headers = {"Last-Event-ID": seen} if seen else {}
+        try:
+            with connect_sse(self._http, "GET", path, headers=headers) as source:
+                self._check(source.response, _STREAM)
+                yield from source.iter_sse()
+        except httpx.RequestError as error:
+            raise self._unreachable(error) from error
 
     def items(self, path: str) -> Iterator[Any]:
         """All items of a list, part by part. Raises RequestFailed and ServiceUnreachable."""
@@ -66,21 +82,29 @@ class Client:
         try:
             response = self._http.request(method, path, **options)
         except httpx.RequestError as error:
-            text = f"Nothing answers at {self.url}; start the service with `paceline up`. ({error})"
-            raise ServiceUnreachable(text) from error
-        kind = "application/problem+json" if response.is_error else "application/json"
+            raise self._unreachable(error) from error
+        self._check(response, "application/json")
+        return response.json()
+
+    def _unreachable(self, error: httpx.RequestError) -> ServiceUnreachable:
+        text = f"Nothing answers at {self.url}; start the service with `paceline up`. ({error})"
+        return ServiceUnreachable(text)
+
+    def _check(self, response: httpx.Response, kind: str) -> None:
+        """Raises RequestFailed and ServiceUnreachable where it is not what was asked for."""
+        if response.is_error:
+            kind = "application/problem+json"
         if not response.headers.get("content-type", "").startswith(kind):
             text = (
                 f"What answers at {self.url} (with {response.status_code}) is not Paceline, but "
                 "another program or a proxy; see PACELINE_URL, PACELINE_HOST and PACELINE_PORT."
             )
             raise ServiceUnreachable(text)
-        body = response.json()
-        if response.is_server_error:
-            raise ServiceUnreachable(_detail(body))
         if response.is_error:
-            raise RequestFailed(response.status_code, _detail(body))
-        return body
+            detail = _detail(json.loads(response.read()))
+            if response.is_server_error:
+                raise ServiceUnreachable(detail)
+            raise RequestFailed(response.status_code, detail)
 
 
 def _detail(problem: dict[str, Any]) -> str:

@@ -4,10 +4,10 @@ import socket
 from typing import Annotated
 
 import typer
-import uvicorn
 
 from service import logs
 from service.cli.exit_codes import ExitCode
+from service.cli.serving import serve
 from service.cli.terminal import complain
 from service.config import Settings
 from service.db import migration
@@ -38,8 +38,7 @@ def up(
     app = create_app(settings)
     print(f"Paceline is at {settings.own_url}/ui (stop it with Ctrl-C).")
     print(f"Its data lies in {settings.data_dir.absolute()}.", flush=True)
-    # service/api/requests.py logs each request.
-    uvicorn.run(app, host=settings.host, port=settings.port, log_config=None, access_log=False)
+    serve(app, host=settings.host, port=settings.port)
 
 
 def _is_taken(host: str, port: int) -> bool:

@@ -15,9 +15,11 @@ from service.db.views import (
     ArtifactView,
     ComparisonView,
     EnvironmentView,
+    EstimateView,
     LookView,
     PairView,
     RunDetail,
+    RunProgress,
     RunSummary,
     SideView,
     Trace,
@@ -49,6 +51,23 @@ def run_summary(session: Session, run_id: UUID) -> RunSummary:
     return RunSummary(**_summary(row, _comparisons(session, [row]).get(run_id, [])))
 
 
+def run_progress(session: Session, run_id: UUID, seen: str | None = None) -> RunProgress | None:
+    """A run under way; None where it has not moved on since `seen`, a mark. Raises NotFound.
+
+    A run that has ended is always told: there will be nothing else to wait for.
+    """
+    mark = results.progress_mark(session, run_id)
+    row = runs_db.run(session, run_id)
+    if mark == seen and not row.status.is_final:
+        return None
+    comparisons = _comparisons(session, [row]).get(run_id, [])
+    return RunProgress(
+        **_summary(row, comparisons),
+        mark=mark,
+        comparisons=[_view(EstimateView, item) for item in comparisons],
+    )
+
+
 def run_detail(session: Session, run_id: UUID) -> RunDetail:
     """A run with everything that was measured. Raises NotFound."""
     row = runs_db.run(session, run_id)
@@ -77,6 +96,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
             )
     return RunDetail(
         **_summary(row, comparisons),
+        mark=results.progress_mark(session, run_id),
         **{name: row.request[name] for name in _ASKED},
         policy=row.policy,
         comparisons=comparisons,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from service.db import models
@@ -117,6 +117,26 @@ def replace_comparisons(
     if run.status is Status.FINISHED:
         run.verdict = verdict(session, run.id)
         session.flush()
+
+
+def progress_mark(session: Session, run_id: UUID) -> str:
+    """What changes whenever a run moves on: its status, and how much of it is recorded.
+
+    Cheap, for it is asked every second of a run that is followed. Raises NotFound.
+    """
+    jobs = select(models.Job.id).where(models.Job.run_id == run_id)
+    counts = [
+        select(func.count()).where(kind.job_id.in_(jobs), *conditions).scalar_subquery()
+        for kind, *conditions in (
+            (models.Pair,),
+            (models.Trial,),
+            (models.JobCase, models.JobCase.finished_at.is_not(None)),
+        )
+    ]
+    row = session.execute(select(models.Run.status, *counts).where(models.Run.id == run_id)).first()
+    if row is None:
+        raise NotFound("run", run_id)
+    return "-".join(map(str, row))
 
 
 def artifact(session: Session, artifact_id: UUID) -> models.Artifact:

@@ -143,9 +143,37 @@ class RunSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunDetail(RunSummary):
-    """A run whole. `suite` to `budget_device_hours` are as asked. Comparisons come worst first."""
+class EstimateView:
+    """What is known of one metric so far; effect, low and high are log ratios."""
 
+    case: str
+    metric: str
+    is_gating: bool
+    min_effect: float
+    verdict: Verdict
+    effect: float | None
+    low: float | None
+    high: float | None
+    num_pairs: int
+    pairs_to_go: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProgress(RunSummary):
+    """A run as whoever follows it sees it. `mark` changes whenever the run moves on."""
+
+    mark: str
+    comparisons: Sequence[EstimateView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDetail(RunSummary):
+    """A run whole. `suite` to `budget_device_hours` are as asked. Comparisons come worst first.
+
+    `mark` is that of its progress: what follows it in /events is new.
+    """
+
+    mark: str
     suite: str | None
     cases: Sequence[str] | None
     max_pairs: int | None

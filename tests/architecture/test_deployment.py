@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.api import DRAIN_S
+from service.cli.serving import DRAIN_S
 from service.config import Settings
 from tests.architecture import deployment
 from tests.architecture.source import PACKAGES, ROOT

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from sqlalchemy.orm import Session
 
 from dashboards.router import make_router
-from service.api import errors, runs
+from service.api import errors, events, runs
 from service.api.access import Access
 from service.db import models
 from service.db.base import Base
@@ -56,6 +56,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     yield from _serve(tmp_path_factory.mktemp("site"), store_all)
 
 
+@pytest.fixture
+def own_site(tmp_path: Path) -> Iterator[Site]:
+    """The service with runs that one test alone may change."""
+    yield from _serve(tmp_path, store_all)
+
+
 @pytest.fixture(scope="session")
 def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The service as it is on the first day."""
@@ -79,7 +85,9 @@ def _serve(
     with transaction(app.state.sessions, app.state.send) as session:
         stored = fill(session)
     errors.install(app)
+    events.install(app)
     app.include_router(runs.router)
+    app.include_router(events.router)
 
     def get_session() -> Iterator[Session]:
         with transaction(app.state.sessions, app.state.send) as session:
@@ -94,6 +102,7 @@ def _serve(
         while not server.started:
             time.sleep(0.02)
         yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", stored, app.state.sessions)
+        app.state.stopping.set()
         server.should_exit = True
         thread.join()
     engine.dispose()

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import pytest
+import sqlalchemy as sa
 from playwright.sync_api import Page, expect
 
 from dashboards.report import render
+from service.db import models
+from service.db import runs as runs_db
+from service.domain import Status
 from tests.browser.conftest import Site, Visit
 from tests.browser.rows import COMMAND, HOSTILE
 
@@ -160,23 +165,22 @@ def test_a_log_is_shown_as_text_and_can_be_saved(site: Site, visit: Open) -> Non
     assert saved.value.suggested_filename == "log.txt"
 
 
-def test_a_run_that_moved_on_says_so_without_moving(site: Site, visit: Open) -> None:
-    opened = visit("about:blank")
-    page = opened.page
-    page.route(
-        re.compile(r"/runs/[0-9a-f-]{36}$"),
-        lambda route: (
-            route.fulfill(json={"status": "finished", "pairs": [], "trials": []})
-            if "/ui/" not in route.request.url
-            else route.continue_()
-        ),
-    )
-    page.clock.install()
-    page.goto(site.run("running"))
-    expect(page.get_by_text("There is new data.")).to_have_count(0)
-    page.clock.run_for(16_000)
-    expect(page.get_by_text("There is new data.")).to_be_visible()
-    expect(page.locator("h1")).to_contain_text("is being measured")
+def test_a_run_that_moved_on_says_so_without_moving(own_site: Site, visit: Open) -> None:
+    opened = visit(own_site.run("running"))
+    status = opened.page.locator(".live [role=status]")
+    expect(status).to_be_empty()
+    with own_site.sessions.begin() as session:
+        for case in session.scalars(sa.select(models.JobCase)):
+            case.finished_at = datetime.now(UTC)
+    expect(status).to_contain_text("There is new data. The run is being measured")
+    with own_site.sessions.begin() as session:
+        run = runs_db.run(session, own_site.runs["running"])
+        run.status, run.finished_at = Status.CANCELLED, datetime.now(UTC)
+    expect(status).to_contain_text("The run has ended.")
+    expect(opened.page.locator("h1")).to_contain_text("is being measured")
+    opened.page.get_by_role("link", name="Reload").click()
+    expect(opened.page.locator("h1")).to_contain_text("was cancelled")
+    assert not opened.complaints
 
 
 def test_an_empty_service_says_what_to_type(empty_site: Site, visit: Open) -> None:

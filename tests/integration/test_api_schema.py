@@ -70,7 +70,9 @@ def test_every_error_is_a_problem(app: FastAPI):
         responses = operation["responses"]
         assert "default" in responses, name
         for status, answer in responses.items():
-            kind = "application/json" if status.startswith("2") else "application/problem+json"
+            is_stream = operation["operationId"] == "follow_run"
+            kind = "text/event-stream" if is_stream else "application/json"
+            kind = kind if status.startswith("2") else "application/problem+json"
             assert list(answer["content"]) == [kind], (name, status)
     assert "HTTPValidationError" not in app.openapi()["components"]["schemas"]
 
@@ -80,6 +82,7 @@ def test_answers_are_as_described(api: Any, client: TestClient):
     api["/runs"]["POST"].validate_response(run)
     ident = run.json()["id"]
     api["/runs/{run_id}"]["GET"].validate_response(client.get(f"/runs/{ident}"))
+    api["/runs/{run_id}/events"]["GET"].validate_response(client.get(f"/runs/{ident}/events"))
     api["/runs"]["GET"].validate_response(client.get("/runs"))
     api["/runs/{run_id}/cancel"]["POST"].validate_response(client.post(f"/runs/{ident}/cancel"))
 

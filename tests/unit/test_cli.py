@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.encoders import jsonable_encoder
+from fastapi.sse import format_sse_event
 from rich.console import Console
 
 from service import cli
 from service.cli.client import Client
-from service.cli.compare import follow
+from service.cli.follow import follow
 from service.config import Settings
+from service.db.views import RunDetail
 from service.domain import Status, Verdict
 from service.errors import ServiceUnreachable
 from tests.unit import dashboards_factories as make
@@ -35,6 +37,12 @@ class Service:
     def says(self, what: str, *answers: Any) -> None:
         """Answers of `GET /path`, in turn: a status of a problem, a response, an error or JSON."""
         self.answers[what] = [_response(answer) for answer in answers]
+
+    def streams(self, *answers: Any) -> None:
+        """How following goes, in turn: a run, after which the stream ends, or what `says` takes."""
+        runs = [answer for answer in answers if isinstance(answer, RunDetail)]
+        self.says(f"GET /runs/{RUN}/events", *map(_stream, answers))
+        self.says(f"GET /runs/{RUN}", runs[-1])
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -58,6 +66,16 @@ def _response(answer: Any) -> httpx.Response | Exception:
             answer, json=problem, headers={"content-type": "application/problem+json"}
         )
     return httpx.Response(200, json=jsonable_encoder(answer))
+
+
+def _stream(answer: Any) -> Any:
+    """A stream of one event, where the answer is a run."""
+    if not isinstance(answer, RunDetail):
+        return answer
+    event = format_sse_event(
+        data_str=json.dumps(jsonable_encoder(answer)), event="progress", id=f"{answer.status}-1"
+    )
+    return httpx.Response(200, content=event, headers={"content-type": "text/event-stream"})
 
 
 @pytest.fixture
@@ -181,21 +199,21 @@ class TestCompare:
     )  # fmt: skip
     def test_watching_ends_with_the_verdict(self, paceline, service, capsys, verdict, code):
         run = make.run(verdict=verdict, comparisons=[make.comparison(verdict)])
-        service.says(f"GET /runs/{RUN}", run)
+        service.streams(run)
         assert paceline("compare", "main..faster", "--watch") == code
         out = " ".join(capsys.readouterr().out.split())
         assert "train-2 Step time 5 +5.1 % +4.4 % to +5.9 %" in out
         assert run.headline in out
 
     def test_a_run_that_failed(self, paceline, service, capsys):
-        service.says(f"GET /runs/{RUN}", make.run(Status.FAILED, failure_detail="[red]pip\x1b[2J"))
+        service.streams(make.run(Status.FAILED, failure_detail="[red]pip\x1b[2J"))
         assert paceline("compare", "main..faster", "--watch") == 5
         assert capsys.readouterr().out.endswith("no verdict: [red]pip\n")
 
     @pytest.mark.parametrize("watch", [[], ["--watch"]])
     def test_json_is_the_run_and_nothing_else(self, paceline, service, capsys, watch):
         finished = make.measured_run()
-        service.says(f"GET /runs/{RUN}", finished)
+        service.streams(finished)
         paceline("compare", "main..faster", "--json", *watch)
         printed = json.loads(capsys.readouterr().out)
         assert printed["status"] == ("finished" if watch else "queued")
@@ -233,24 +251,31 @@ class TestFollow:
         away = [httpx.ReadTimeout("slow"), httpx.ConnectError("refused"), 503,
                 httpx.Response(502, html="<h1>Bad gateway</h1>")]  # fmt: skip
         running = make.run(Status.RUNNING, comparisons=[make.comparison(Verdict.INCONCLUSIVE)])
-        service.says(f"GET /runs/{RUN}", running, *away, make.run())
+        service.streams(running, *away, make.run())
         waits: list[float] = []
         run, told = self.follow(waits)
         assert run["status"] == "finished"
         assert waits == [1.0, 1, 2, 4, 8]
         assert told.count("Asking again in") == len(away)
+        asked = [r.headers.get("Last-Event-ID") for r in service.requests[:-1]]
+        assert asked == [None] + ["running-1"] * 5, "it goes on after what was seen"
 
     def test_patience_ends(self, service):
-        service.says(f"GET /runs/{RUN}", httpx.ConnectError("refused"))
+        service.says(f"GET /runs/{RUN}/events", httpx.ConnectError("refused"))
         waits: list[float] = []
         with pytest.raises(ServiceUnreachable):
             self.follow(waits)
         assert 120 < sum(waits) < 600
 
     def test_a_refusal_is_final(self, service, paceline):
-        service.says(f"GET /runs/{RUN}", 404)
+        service.says(f"GET /runs/{RUN}/events", 404)
         assert paceline("compare", "a..b", "--watch") == 2
-        assert len([r for r in service.requests if r.url.path == f"/runs/{RUN}"]) == 1
+        assert len([r for r in service.requests if r.url.path == f"/runs/{RUN}/events"]) == 1
+
+    def test_what_is_no_stream_is_not_paceline(self, service):
+        service.says(f"GET /runs/{RUN}/events", httpx.Response(200, html="<h1>Hello</h1>"))
+        with pytest.raises(ServiceUnreachable, match="is not Paceline"):
+            self.follow([])
 
 
 class TestProject:
