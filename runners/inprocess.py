@@ -20,8 +20,11 @@ class InProcessWorker:
     def __init__(self, app: Celery, worker: Worker, cluster: str) -> None:
         self._app, self._worker = app, worker
         self._consumer = make_consumer(app, worker, cluster)
-        targets = (self._consumer.start, self._reconcile)
-        self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
+        targets = {"consumer": self._consumer.start, "reconciler": self._reconcile}
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in targets.items()
+        ]
 
     def start(self) -> None:
         """Start all threads."""

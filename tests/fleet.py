@@ -5,6 +5,7 @@ import getpass
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -190,17 +191,7 @@ class Fleet:
 
     def alive(self) -> list[int]:
         """Processes of trials of this fleet."""
-        mark = f"TMPDIR={self.folder}/".encode()
-        found = []
-        for process in psutil.process_iter():
-            try:
-                environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-                has_mark = any(variable.startswith(mark) for variable in environment)
-                if has_mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.pid)
-            except (OSError, psutil.NoSuchProcess):
-                continue
-        return found
+        return trials_below(self.folder)
 
     def processes(self) -> list[psutil.Process]:
         """Processes of trials, and the guards and turn servers of living workers."""
@@ -225,6 +216,29 @@ class Fleet:
         basic = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         temporary = {"TMPDIR": str(self.folder)}
         return {**basic, **ours, "PACELINE_DATA_DIR": str(data_dir), **temporary}
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def trials_below(folder: Path) -> list[int]:
+    """Living processes of trials whose scratch lies below a folder."""
+    mark = f"TMPDIR={folder}/".encode()
+    found = []
+    for process in psutil.process_iter():
+        try:
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            has_mark = any(variable.startswith(mark) for variable in environment)
+            if has_mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (OSError, psutil.NoSuchProcess):
+            continue
+    return found
 
 
 def assert_right(run: RunDetail) -> None:

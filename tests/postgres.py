@@ -7,9 +7,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 _START_S = 30.0
 
@@ -23,45 +22,67 @@ def binaries() -> Path | None:
     return folder if (folder / "initdb").exists() else None
 
 
-@contextmanager
-def server(programs: Path) -> Iterator[str]:
-    """Run a server; gives the SQLAlchemy URL of its `postgres` database, a `{}` for the name."""
-    # PostgreSQL refuses to run as root; a user namespace in which we are somebody else is enough.
-    unprivileged = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
-    prefix = unprivileged if os.geteuid() == 0 else []
-    folder = Path(tempfile.mkdtemp(prefix="paceline-pg-"))
-    data = folder / "data"
-    subprocess.run(
-        [*prefix, programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8"],
-        check=True,
-        capture_output=True,
-    )
-    options = {"listen_addresses": "", "fsync": "off", "unix_socket_directories": str(folder)}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *prefix,
-                programs / "postgres",
-                "-D",
-                data,
-                *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        _await(folder / ".s.PGSQL.5432", process)
-        yield f"postgresql+psycopg://postgres@/{{}}?host={folder}"
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
-        shutil.rmtree(folder)
+class Server:
+    """A server that a test may stop and start again, as itself.
 
+    Only a durable one, for measurements, waits for its disk at every commit.
+    """
 
-def _await(socket: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_S
-    while not socket.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"PostgreSQL did not start: {process.poll()}")
-        time.sleep(0.05)
-    time.sleep(0.2)
+    def __init__(self, programs: Path, *, is_durable: bool = False) -> None:
+        self._fsync = "on" if is_durable else "off"
+        # PostgreSQL refuses to run as root; a user namespace in which we are somebody else does.
+        unprivileged = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+        self._prefix = unprivileged if os.geteuid() == 0 else []
+        self._programs = programs
+        self._folder = Path(tempfile.mkdtemp(prefix="paceline-pg-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        self._run("initdb", "-D", str(self._data), *options)
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy URL, a `{}` for the database's name."""
+        return f"postgresql+psycopg://postgres@/{{}}?host={self._folder}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+    def start(self) -> None:
+        """Start it; returns when it takes connections."""
+        options = {
+            "listen_addresses": "",
+            "fsync": self._fsync,
+            "unix_socket_directories": str(self._folder),
+        }
+        chosen = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._prefix, self._programs / "postgres", "-D", self._data, *chosen],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START_S
+        ask = [self._programs / "pg_isready", "--quiet", "-h", self._folder]
+        while subprocess.run(ask, check=False).returncode != 0:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start: {self._process.poll()}")
+            time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends every connection, SIGQUIT does so as a crash would."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(30)
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        argv = [*self._prefix, self._programs / program, *arguments]
+        subprocess.run(argv, check=True, capture_output=True)

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+import redis
+
 _START_S = 30.0
 
 
@@ -58,6 +60,10 @@ class Server:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Redis did not start: {self._process.poll()}")
             time.sleep(0.02)
+
+    def flush(self) -> None:
+        """Let it forget everything."""
+        redis.Redis(unix_socket_path=str(self._folder / "redis.sock")).flushall()
 
     def stop(self) -> None:
         """Stop it; what it held is gone."""

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
-from service.db.session import transaction
+from service.db import models
+from service.db.session import Sessions, transaction
 from tests import factories
 from tests.api import BASE, Outbox, make_app
 
@@ -31,3 +33,16 @@ def client(app: FastAPI) -> Iterator[TestClient]:
 def outbox(app: FastAPI) -> Outbox:
     found: Outbox = app.state.send
     return found
+
+
+@pytest.fixture
+def session(sessions: Sessions) -> Iterator[Session]:
+    """A transaction."""
+    with sessions() as made, made.begin():
+        yield made
+
+
+@pytest.fixture
+def job(session: Session) -> models.Job:
+    """The job of a run that has been planned."""
+    return factories.job(session)

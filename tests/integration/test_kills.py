@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from service.domain import Status, Verdict
+from tests import standalone
 from tests.conftest import postgres_database
 from tests.fleet import Fleet, Process, assert_right, assert_whole
+from tests.standalone import Standalone
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1500)]
 
@@ -56,6 +58,25 @@ def test_a_worker_may_die_at_every_commit_of_a_job(fleet: Fleet, moment: str):
             break
     assert number > 8, "a job has more commits than that"
     assert_nothing_is_left(fleet)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_standalone_service_may_die_at_every_commit_of_a_job(moment: str):
+    with Standalone() as service:
+        for number in itertools.count(1):
+            run_id = service.request()
+            service.kill()
+            service.start("tests.dying", moment, str(number))
+            service.await_death_or(run_id)
+            survived = service.is_alive
+            if not survived:
+                service.start()
+            standalone.assert_right(service.wait(run_id))
+            if survived:
+                break
+        assert number > 8, "a job has more commits than that"
+        service.kill()
+        assert service.gone_within(MINUTE_S) == []
 
 
 @pytest.mark.parametrize("victim", VICTIMS)

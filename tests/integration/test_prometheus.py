@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import yaml
 
 from tests.architecture.source import ROOT
 from tests.conftest import missing
+from tests.fleet import free_port
 
 DEPLOY = ROOT / "deploy" / "prometheus"
 _LIMIT_S = 240.0
@@ -38,13 +38,6 @@ def promtool(*arguments: str | Path, stdin: str = "") -> None:
         [program("promtool"), *arguments], input=stdin, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

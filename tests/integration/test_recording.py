@@ -1,20 +1,17 @@
 """From a worker's results to stored verdicts and views, on both databases."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
-from uuid import UUID, uuid4
+from datetime import timedelta
+from uuid import uuid4
 
 import numpy as np
 import pytest
 import sqlalchemy.exc
-from sqlalchemy.orm import Session, object_session
+from sqlalchemy.orm import Session
 
-from service import domain
-from service.db import catalog, models, reading, results
+from service.db import models, reading, results
 from service.db import runs as runs_db
-from service.db.base import Samples
-from service.db.session import Message, Sessions, transaction
+from service.db.session import Sessions, transaction
 from service.domain import (
     Arrangement,
     Failure,
@@ -26,80 +23,20 @@ from service.domain import (
     Verdict,
 )
 from service.errors import NotFound
-from service.stats.comparison import MetricComparison
-from service.usecases import judge, recording, runs
-from service.usecases.recording import PairResult, StoredFile
+from service.usecases import judge, recording
+from service.usecases.recording import StoredFile
 from tests import factories
-
-POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
-
-
-def no_message(_message: Message) -> None:
-    pass
-
-
-@pytest.fixture
-def session(sessions: Sessions) -> Iterator[Session]:
-    with sessions() as made, made.begin():
-        yield made
-
-
-@pytest.fixture
-def job(session: Session) -> models.Job:
-    return factories.job(session)
-
-
-def case_id(job: models.Job) -> UUID:
-    session = object_session(job)
-    assert session is not None
-    return runs_db.job(session, job.id).job_cases[0].case_id
-
-
-def record(session: Session, job: models.Job, *pairs: PairResult) -> None:
-    job = runs_db.job(session, job.id)
-    start = len(results.pairs(session, job.id, case_id(job)))
-    environment = factories.environment(session, job)
-    for position, result in enumerate(pairs, start):
-        recording.record_pair(session, job, case_id(job), position, environment, result)
-    session.expire_all()
-
-
-def judged(session: Session, job: models.Job, *, is_final: bool = False) -> dict[str, Verdict]:
-    found = judge.judge_case(session, job.id, case_id(job), POLICY, num_cases=1, is_final=is_final)
-    return {comparison.metric: comparison.verdict for comparison in found}
-
-
-def by_metric(session: Session, job: models.Job, policy: Policy) -> dict[str, MetricComparison]:
-    found = judge.judge_case(session, job.id, case_id(job), policy, num_cases=1, is_final=False)
-    return {comparison.metric: comparison for comparison in found}
-
-
-def reporting(
-    values: Mapping[Role, Mapping[str, float]], *pairs: PairResult
-) -> Iterator[PairResult]:
-    """The pairs with more that their sides report."""
-    for pair in pairs:
-        trials = {
-            role: replace(trial, samples={**trial.samples, **singles(values.get(role, {}))})
-            for role, trial in pair.trials.items()
-        }
-        yield replace(pair, trials=trials)
-
-
-def singles(values: Mapping[str, float]) -> dict[str, Samples]:
-    return {name: np.array([value]) for name, value in values.items()}
-
-
-def with_open_memory(change: float) -> Iterator[PairResult]:
-    """Three pairs that decide the times, and leave host memory open."""
-    for pair, factor in zip(pairs_with(change, 3), (0.8, 1.0, 1.3), strict=True):
-        peaks = {Role.BASELINE: 2.0**30, Role.CANDIDATE: factor * 2.0**30}
-        yield from reporting({role: {"peak_rss_bytes": peak} for role, peak in peaks.items()}, pair)
-
-
-def pairs_with(change: float, num_pairs: int, seed: int = 5) -> list[PairResult]:
-    rng = np.random.default_rng(seed)
-    return [factories.pair(rng, change=change) for _ in range(num_pairs)]
+from tests.integration.measured import (
+    POLICY,
+    by_metric,
+    case_id,
+    judged,
+    no_message,
+    pairs_with,
+    record,
+    reporting,
+    with_open_memory,
+)
 
 
 def test_a_pair_comes_back_as_it_was(session: Session, job: models.Job):
@@ -428,132 +365,3 @@ def test_what_does_not_exist(session: Session):
     for read in (reading.run_detail, reading.run_summary, runs_db.job, results.artifact):
         with pytest.raises(NotFound):
             read(session, uuid4())
-
-
-def test_planning_twice_changes_nothing(session: Session):
-    run = factories.run(session)
-    for _ in range(2):
-        runs.plan(session, run.id, factories.plan())
-    assert len(runs_db.jobs(session, run.id)) == 1
-
-
-def test_a_plan_may_hold_cases_that_cannot_be_measured(session: Session):
-    cases = [factories.case(), factories.case("wide", world_size=64)]
-    job = factories.job(session, cases=cases, unmeasurable={"wide": "It needs 64 ranks."})
-    found = {link.case.name: link.unmeasurable for link in job.job_cases}
-    assert found == {"tinylm": None, "wide": "It needs 64 ranks."}
-    assert [link.case.name for link in job.job_cases] == ["tinylm", "wide"]
-
-
-def test_a_case_and_a_policy_come_back_from_the_database(sessions: Sessions):
-    case = factories.case(
-        arguments=("--text", "é \U0001f3d6"), timeout_s=600.0, arrangement=Arrangement.ABBA
-    )
-    policy = Policy(metrics=POLICY.metrics, max_pairs=8, budget_device_hours=0.1)
-    with transaction(sessions, no_message) as session:
-        job_id = factories.job(session, cases=[case], policy=policy).id
-    with sessions() as session:
-        job = runs_db.job(session, job_id)
-        (link,) = job.job_cases
-        again = domain.case_from_json(link.case.spec)
-        assert again == case
-        assert again.key == case.key == link.case.key
-        assert domain.policy_from_json(job.run.policy or {}) == policy
-
-
-def test_equal_sides_environments_and_cases_share_a_row(session: Session):
-    first, second = factories.job(session), factories.job(session)
-    assert first.run.baseline_side_id == second.run.baseline_side_id
-    assert case_id(first) == case_id(second)
-    assert factories.environment(session, first) is factories.environment(session, second)
-    assert factories.environment(session, first, node="b") is not factories.environment(
-        session, first
-    )
-
-
-def test_sides_that_differ_around_the_revision_are_different(session: Session):
-    stored = factories.job(session).run.candidate_side
-    assert stored is not None
-    specs = [
-        domain.SideSpec(revision="x"),
-        domain.SideSpec(revision="x", environment={"NCCL_ALGO": "Ring"}),
-        domain.SideSpec(revision="x", arguments=["--a"]),
-        domain.SideSpec(revision="x", image="i"),
-    ]
-    sides = [catalog.side(session, stored.revision, spec) for spec in specs]
-    assert sides[0] is stored
-    assert len({side.id for side in sides}) == 4
-
-
-@pytest.mark.parametrize(
-    ("status", "reason", "expected"),
-    [
-        (Status.FINISHED, None, Status.FINISHED),
-        (Status.FAILED, FailureReason.SETUP_FAILED, Status.FAILED),
-        (Status.CANCELLED, FailureReason.CANCELLED, Status.CANCELLED),
-        (Status.RUNNING, None, Status.QUEUED),
-    ],
-)
-def test_a_run_settles_as_its_job_did(
-    session: Session,
-    job: models.Job,
-    status: Status,
-    reason: FailureReason | None,
-    expected: Status,
-):
-    job.status, job.failure_reason, job.failure_detail = status, reason, "why"
-    session.flush()
-    runs.settle(session, job.run_id)
-    run = runs_db.run(session, job.run_id)
-    assert (run.status, run.failure_reason) == (expected, reason)
-    assert (run.finished_at is not None) == expected.is_final
-
-
-def test_a_run_that_ended_does_not_change_any_more(session: Session):
-    run_id = factories.run(session).id
-    for reason, detail in (
-        (FailureReason.BAD_MANIFEST, "first"),
-        (FailureReason.INTERNAL, "second"),
-    ):
-        runs.fail(session, run_id, Failure(reason=reason, detail=detail))
-    runs.settle(session, run_id)
-    run = runs_db.run(session, run_id)
-    assert (run.status, run.failure_reason) == (Status.FAILED, FailureReason.BAD_MANIFEST)
-    assert run.failure_detail == "first"
-
-
-def test_a_cancelled_run_is_not_planned(session: Session):
-    run = factories.run(session)
-    runs.cancel(session, run.id)
-    runs.plan(session, run.id, factories.plan())
-    assert not runs_db.jobs(session, run.id)
-
-
-def test_cancelling_a_planned_run_cancels_its_job(session: Session, job: models.Job):
-    runs.cancel(session, job.run_id)
-    assert runs_db.run(session, job.run_id).status is Status.CANCELLED
-    assert runs_db.job(session, job.id).status is Status.CANCELLED
-
-
-def test_a_time_without_a_zone_is_refused(session: Session, job: models.Job):
-    job.finished_at = datetime(2026, 1, 1)
-    with pytest.raises(sqlalchemy.exc.StatementError, match="no time zone"):
-        session.flush()
-    session.rollback()
-
-
-def test_the_reconciler_finds_what_was_lost(sessions: Sessions):
-    sent: list[Message] = []
-    with transaction(sessions, no_message) as session:
-        unplanned = factories.run(session).id
-        runs_db.lock(session, unplanned).created_at = factories.NOON
-        young = factories.run(session).id
-        factories.job(session)
-        factories.job(session)
-    with transaction(sessions, sent.append) as session:
-        runs.reconcile(session, grace_s=10, max_losses=3, idempotency_s=86400)
-        runs.replan(session, older_than_s=60)
-    assert sent == [
-        Message(runs.EXECUTE_TASK, ("local",)),
-        Message(runs.PLAN_TASK, (str(unplanned),)),
-    ], f"{young} is too young to be lost; one ring of the bell serves all jobs"

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from service.usecases import access
 from tests import factories
 from tests.api import BODY
 from tests.architecture.source import ROOT
+from tests.fleet import free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -28,13 +28,6 @@ pytestmark = [
 ]
 
 NUM_REQUESTS, NUM_KEYS, NUM_CONNECTIONS = 1000, 100, 50
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
