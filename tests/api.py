@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from service.api import errors, events, health, loopback, manners, registry, runs
+from service.api import errors, events, health, loopback, manners, registry, runs, tokens
 from service.api.access import Access
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions
@@ -42,7 +42,7 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.stopping.set()  # streams end at once: the test client hears them whole
     loopback.install(app)
     manners.install(app)
-    for router in (runs.router, events.router, registry.router, health.router):
+    for router in (runs.router, events.router, registry.router, tokens.router, health.router):
         app.include_router(router)
     return app
 

@@ -42,9 +42,13 @@ _PROBLEM = {
 }
 
 
-def problems(*statuses: HTTPStatus) -> Responses:
-    """What may go wrong: these, which a caller can mend, and anything else."""
-    named: Responses = {status: _problem(status.phrase, status) for status in statuses}
+def problems(*statuses: HTTPStatus, is_open: bool = False) -> Responses:
+    """What may go wrong: these, which a caller can mend, and anything else.
+
+    Who may ask is always looked at, except where everybody may.
+    """
+    who = () if is_open else (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    named: Responses = {status: _problem(status.phrase, status) for status in (*who, *statuses)}
     default = _problem("Any other error.", HTTPStatus.INTERNAL_SERVER_ERROR)
     return named | {"default": default}
 

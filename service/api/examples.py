@@ -176,4 +176,4 @@ DETAIL = RunDetail(
     environments=[EnvironmentView(hard={"cpu_model": "EPYC 9654"}, soft={}, num_pairs=1)],
     artifacts=[],
 )
-CURSOR = encode(Cursor(created_at=QUEUED.created_at, id=QUEUED.id))
+CURSOR = encode(Cursor(created_at=QUEUED.created_at, id=str(QUEUED.id)))

@@ -17,7 +17,7 @@ router = APIRouter(tags=["health"])
     "/healthz",
     operation_id="health",
     dependencies=[OPEN, JSON_ONLY],
-    responses=example(HTTPStatus.OK, {"status": "ok"}) | problems(),
+    responses=example(HTTPStatus.OK, {"status": "ok"}) | problems(is_open=True),
 )
 def healthz() -> dict[str, str]:
     """The process answers."""
@@ -30,7 +30,7 @@ def healthz() -> dict[str, str]:
     response_model=dict[str, str],
     dependencies=[OPEN, JSON_ONLY],
     responses=example(HTTPStatus.OK, {"status": "ready"})
-    | problems(HTTPStatus.SERVICE_UNAVAILABLE),
+    | problems(HTTPStatus.SERVICE_UNAVAILABLE, is_open=True),
 )
 def readyz(request: Request) -> Response | dict[str, str]:
     """The database answers and has the schema of this version."""

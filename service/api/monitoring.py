@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from service.api.access import needs
 from service.api.collector import DatabaseCollector
+from service.api.described import problems
 from service.db.session import Message, Send, Sessions
 from service.domain import Scope
 
@@ -69,7 +70,8 @@ class Monitor:
     operation_id="service_metrics",
     dependencies=[needs(Scope.READ)],
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}},
+    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}}
+    | problems(),
 )
 def metrics(request: Request) -> Response:
     """The service's own metrics: Prometheus's text format, or OpenMetrics for who accepts it."""

@@ -5,12 +5,15 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import examples
 from service.api.access import PrincipalDep, needs
 from service.api.deps import JSON_ONLY, SessionDep
+from service.api.described import NEXT, REFUSALS, UNKNOWN, example, problems
 from service.api.fields import Name, Text
+from service.api.lists import Listing, PageQueryDep, listing
 from service.db import access as access_db
 from service.domain import Scope
 from service.usecases import access
@@ -21,7 +24,10 @@ router = APIRouter(prefix="/tokens", tags=["tokens"])
 class TokenBody(BaseModel):
     """A token to make. Without `expires_days` it lives until it is revoked."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "ci", "scopes": ["read", "runs:write"]}]},
+    )
 
     name: Name
     scopes: Annotated[set[Scope], Field(min_length=1)]
@@ -49,11 +55,25 @@ class NewTokenView(TokenView):
     token: str
 
 
+_TOKEN = TokenView(
+    id="q7rk2m9x4tpa",
+    name="ci",
+    scopes=[Scope.READ, Scope.RUNS_WRITE],
+    created_by="ada",
+    created_at=examples.QUEUED.created_at,
+    expires_at=None,
+    revoked_at=None,
+    last_used_at=None,
+)
+_NEW = NewTokenView(token="pl_<id>_<secret>", **_TOKEN.model_dump())
+
+
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
     operation_id="create_token",
     dependencies=[needs(Scope.ADMIN), JSON_ONLY],
+    responses=example(HTTPStatus.CREATED, _NEW) | problems(*REFUSALS),
 )
 def create_token(
     body: TokenBody, session: SessionDep, principal: PrincipalDep, response: Response
@@ -64,14 +84,26 @@ def create_token(
     return NewTokenView(token=made.text, **TokenView.model_validate(made.row).model_dump())
 
 
-@router.get("", operation_id="list_tokens", dependencies=[needs(Scope.ADMIN), JSON_ONLY])
-def list_tokens(session: SessionDep) -> Sequence[TokenView]:
+@router.get(
+    "",
+    operation_id="list_tokens",
+    dependencies=[needs(Scope.ADMIN), JSON_ONLY],
+    responses=example(HTTPStatus.OK, Listing(items=[_TOKEN], next_cursor=None), Link=NEXT)
+    | problems(HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+def list_tokens(
+    session: SessionDep, query: PageQueryDep, request: Request, response: Response
+) -> Listing[TokenView]:
     """Tokens, newest first, revoked and expired ones too."""
-    return [TokenView.model_validate(row) for row in access_db.tokens(session)]
+    page = access_db.newest_tokens(session, cursor=query.place, limit=query.limit)
+    return listing(page.map(TokenView.model_validate), request, response)
 
 
 @router.post(
-    "/{token_id}/revoke", operation_id="revoke_token", dependencies=[needs(Scope.ADMIN), JSON_ONLY]
+    "/{token_id}/revoke",
+    operation_id="revoke_token",
+    dependencies=[needs(Scope.ADMIN), JSON_ONLY],
+    responses=example(HTTPStatus.OK, _TOKEN) | problems(*UNKNOWN),
 )
 def revoke_token(token_id: Text, session: SessionDep) -> TokenView:
     """Make a token worthless at once. It stays listed, since runs name who requested them."""

@@ -48,7 +48,7 @@ def create(
 def show() -> None:
     """List the tokens, newest first."""
     table = Table("id", "name", "scopes", "made by", "expires", "last used", "revoked", box=None)
-    for token in Client(Settings()).get("/tokens"):
+    for token in Client(Settings()).items("/tokens"):
         times = (_minute(token[key]) for key in ("expires_at", "last_used_at", "revoked_at"))
         scopes = " ".join(token["scopes"])
         table.add_row(token["id"], token["name"], scopes, token["created_by"], *times)

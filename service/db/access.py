@@ -1,6 +1,5 @@
 """Queries on tokens."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import or_, select, update
@@ -8,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from service.db import models
+from service.db.paging import Cursor, Page, page
 from service.errors import Conflict
 
 _USE_IS_NOTED_EVERY = timedelta(minutes=1)
@@ -18,10 +18,9 @@ def token(session: Session, ident: str) -> models.Token | None:
     return session.get(models.Token, ident)
 
 
-def tokens(session: Session) -> Sequence[models.Token]:
-    """All tokens, newest first."""
-    query = select(models.Token).order_by(models.Token.created_at.desc(), models.Token.id)
-    return session.scalars(query).all()
+def newest_tokens(session: Session, *, cursor: Cursor | None, limit: int) -> Page[models.Token]:
+    """A page of tokens."""
+    return page(session, select(models.Token), cursor=cursor, limit=limit)
 
 
 def add(session: Session, row: models.Token) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
-from uuid import UUID
 
 from sqlalchemy import Select, tuple_
 from sqlalchemy.orm import Session
@@ -15,6 +14,8 @@ from service.errors import Refused
 Item = TypeVar("Item")
 Other = TypeVar("Other")
 
+_NOT_OURS = "This is no cursor of this list; take one from an answer, or leave it out to start."
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cursor:
@@ -23,7 +24,7 @@ class Cursor:
     """
 
     created_at: datetime
-    id: UUID
+    id: str
     is_newer: bool = False
 
 
@@ -42,11 +43,18 @@ class Page(Generic[Item]):
 
 
 def page(session: Session, query: Select[Item], *, cursor: Cursor | None, limit: int) -> Page[Item]:
-    """At most `limit` rows of a query on one table, from a cursor or from the newest on."""
+    """At most `limit` rows of a query on one table, from a cursor or from the newest on.
+
+    Raises Refused for a cursor of another list.
+    """
     table: Any = query.column_descriptions[0]["entity"]
     is_newer = cursor is not None and cursor.is_newer
     if cursor is not None:
-        place, mark = tuple_(table.created_at, table.id), tuple_(cursor.created_at, cursor.id)
+        try:
+            ident = table.id.type.python_type(cursor.id)
+        except ValueError as error:
+            raise Refused("cursor", _NOT_OURS) from error
+        place, mark = tuple_(table.created_at, table.id), tuple_(cursor.created_at, ident)
         query = query.where(place > mark if is_newer else place < mark)
     columns = (table.created_at, table.id)
     query = query.order_by(*(column.asc() if is_newer else column.desc() for column in columns))
@@ -64,13 +72,13 @@ def page(session: Session, query: Select[Item], *, cursor: Cursor | None, limit:
 
 
 def _beside(row: Any, *, is_newer: bool) -> Cursor:
-    return Cursor(created_at=row.created_at, id=row.id, is_newer=is_newer)
+    return Cursor(created_at=row.created_at, id=str(row.id), is_newer=is_newer)
 
 
 def encode(cursor: Cursor) -> str:
     """The cursor as opaque text that may stand in a URL."""
     sign = "<" if cursor.is_newer else ">"
-    text = f"{sign}{cursor.created_at.isoformat()}/{cursor.id}"
+    text = f"{sign}{cursor.created_at.isoformat()}/{cursor.id}."  # its end tells what was cut off
     return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -78,13 +86,12 @@ def decode(text: str) -> Cursor:
     """The cursor that `encode` made this text of. Raises Refused for any other text."""
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-        moment, _, ident = raw[1:].partition("/")
+        moment, _, ident = raw[1:].removesuffix(".").partition("/")
         created_at = datetime.fromisoformat(moment).astimezone(UTC)
-        cursor = Cursor(created_at=created_at, id=UUID(ident), is_newer=raw[:1] == "<")
+        cursor = Cursor(created_at=created_at, id=ident, is_newer=raw[:1] == "<")
         is_ours = encode(cursor) == text
     except (ValueError, OverflowError):
         is_ours = False
     if not is_ours:
-        detail = "This is no cursor of ours; take one from an answer, or leave it out to start."
-        raise Refused("cursor", detail)
+        raise Refused("cursor", _NOT_OURS)
     return cursor

@@ -95,6 +95,12 @@ def test_a_list_leads_back_as_it_led_on(session: Session):
     assert runs_db.newest(session, limit=2, cursor=back.next) == second
 
 
+@on_sqlite
+def test_a_cursor_of_another_list_is_named(client: TestClient):
+    of_tokens = paging.encode(Cursor(created_at=factories.NOON, id="q7rk2m9x4tpa"))
+    assert pointers(client.get("/runs", params={"cursor": of_tokens})) == ["/cursor"]
+
+
 def test_projects_and_clusters_are_lists_too(client: TestClient):
     for name in ("one", "two"):
         client.post("/projects", json={"name": name, "source": f"https://h/{name}"})
@@ -103,7 +109,7 @@ def test_projects_and_clusters_are_lists_too(client: TestClient):
     assert [[item["name"] for item in part] for part in walk(client, "/clusters")] == [["local"]]
 
 
-CURSOR = Cursor(created_at=factories.NOON, id=UUID(int=7))
+CURSOR = Cursor(created_at=factories.NOON, id=str(UUID(int=7)))
 
 
 @pytest.mark.parametrize("cursor", [CURSOR, Cursor(**{**vars(CURSOR), "is_newer": True})])
@@ -127,7 +133,7 @@ def test_a_cursor_that_is_none_is_named(client: TestClient):
     # The year 1 in a zone in which it has not begun; padded; cut off; not of ours.
     early = "PjAwMDEtMDEtMDFUMDA6MDA6MDArMTQ6MDAvMDAwMDAwMDAtMDAwMC0wMDAwLTAwMDAtMDAwMDAwMDAwMDA3"
     for text in (early, paging.encode(CURSOR) + "=", paging.encode(CURSOR)[2:], "before"):
-        for path in ("/runs", "/projects", "/clusters"):
+        for path in ("/runs", "/projects", "/clusters", "/tokens"):
             assert pointers(client.get(path, params={"cursor": text})) == ["/cursor"]
 
 

@@ -67,8 +67,8 @@ FILTERS: dict[str, Any] = {
 }
 CURSORS = [
     None,
-    Cursor(created_at=factories.NOON.replace(month=8), id=UUID(int=7)),
-    Cursor(created_at=factories.NOON.replace(month=8), id=UUID(int=7), is_newer=True),
+    Cursor(created_at=factories.NOON.replace(month=8), id=str(UUID(int=7))),
+    Cursor(created_at=factories.NOON.replace(month=8), id=str(UUID(int=7)), is_newer=True),
 ]
 
 
