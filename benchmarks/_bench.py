@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
 from runners.bench import Bench, PreparedSide
 from runners.launchers import local
 from runners.library import library
 from runners.spec import Limits
+from service.artifacts import ArtifactStore
 from service.domain import Role
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +33,7 @@ def make_bench(folder: Path, arguments: Mapping[Role, tuple[str, ...]]) -> Bench
         launcher=local,
         library=library(folder),
         limits=Limits(start_s=180, stall_s=60, kill_grace_s=10),
-        store=ArtifactStore(f"file://{folder}", "bench"),
+        artifacts=RunArtifacts(ArtifactStore(f"file://{folder}"), "bench"),
         slot_id=UUID(int=0),
         check=lambda: None,
     )

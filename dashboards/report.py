@@ -10,8 +10,9 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 from dashboards import assets, templating
-from dashboards.pages.artifact import ReadArtifact, readable
+from dashboards.pages.artifact import readable
 from dashboards.sections import RunSection, run_section
+from service.artifacts import ArtifactStore
 from service.db import models, reading, results
 from service.db.views import RunDetail
 
@@ -34,17 +35,17 @@ def render(
     session: Session,
     run_ids: Sequence[UUID],
     title: str,
-    read_artifact: ReadArtifact | None = None,
+    artifacts: ArtifactStore | None = None,
 ) -> str:
-    """HTML of the report; with `read_artifact`, failed trials bring their logs. Raises NotFound."""
+    """HTML of the report; with `artifacts`, failed trials bring their logs. Raises NotFound."""
     now = datetime.now(UTC)
     sections: list[RunSection] = []
     logs: dict[UUID, str] = {}
     for run_id in run_ids:
         run = reading.run_detail(session, run_id)
         sections.append(run_section(run, reading.traces(session, run_id), now=now))
-        if read_artifact is not None:
-            logs |= _failed_logs(session, run, read_artifact)
+        if artifacts is not None:
+            logs |= _failed_logs(session, run, artifacts)
     return to_html(Context(title=title, now=now, sections=sections, logs=logs))
 
 
@@ -58,19 +59,19 @@ def to_html(context: Context) -> str:
     return templating.render(_TEMPLATE, vars(context) | inlined)
 
 
-def _failed_logs(session: Session, run: RunDetail, read_artifact: ReadArtifact) -> dict[UUID, str]:
+def _failed_logs(session: Session, run: RunDetail, artifacts: ArtifactStore) -> dict[UUID, str]:
     logs = {}
     for trial in run.trials:
         for file in trial.artifacts:
             if trial.failure_reason is not None and file.kind == "log":
-                logs[file.id] = _end(results.artifact(session, file.id), read_artifact)
+                logs[file.id] = _end(results.artifact(session, file.id), artifacts)
     return logs
 
 
-def _end(log: models.Artifact, read_artifact: ReadArtifact) -> str:
+def _end(log: models.Artifact, artifacts: ArtifactStore) -> str:
     """The last part of a log, or that there is none any more."""
     try:
-        return readable(read_artifact(log)[-_LOG_BYTES:])
+        return readable(artifacts.read(log.path)[-_LOG_BYTES:])
     except FileNotFoundError:
         return "This log is no longer in the artifact store."
 

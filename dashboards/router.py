@@ -1,22 +1,19 @@
 """The pages as a router, to be included under `/ui`. Pages are found by module name."""
 
 import importlib
-import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from dashboards import actions, assets, login, pages
-from dashboards.pages.artifact import ReadArtifact
 from dashboards.responses import PageRoute, page
 from dashboards.templating import ROOT
-from service.api.access import OPEN, Visitor, VisitorDep, needs
+from service.api.access import OPEN, VisitorDep, needs
 from service.domain import Scope
 from service.errors import NotFound
 
@@ -30,20 +27,11 @@ def page_modules() -> Sequence[ModuleType]:
     return [importlib.import_module(f"{pages.__name__}.{name}") for name in names]
 
 
-def make_router(
-    get_session: Callable[..., Iterator[Session]], read_artifact: ReadArtifact
-) -> APIRouter:
-    """All pages, their forms and their static files.
-
-    Of a page's `build` the arguments named here are given; the others are its path's and query's.
-    """
-    given = {
-        "session": Annotated[Session, Depends(get_session, scope="function")],
-        "read_artifact": Annotated[Any, Depends(lambda: read_artifact)],
-    }
+def make_router() -> APIRouter:
+    """All pages, their forms and their static files."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False)
     for module in page_modules():
-        endpoint = _endpoint(module, given)
+        endpoint = _endpoint(module)
         router.add_api_route(module.PATH, endpoint, response_class=HTMLResponse, dependencies=_READ)
     router.include_router(login.router)
     router.include_router(actions.router)
@@ -53,26 +41,14 @@ def make_router(
     return router
 
 
-def _endpoint(module: ModuleType, given: dict[str, Any]) -> Callable[..., Response]:
+def _endpoint(module: ModuleType) -> Callable[..., Response]:
     """Builds a page and renders it; a build that made a response itself is passed on."""
 
-    def endpoint(visitor: Visitor, **arguments: Any) -> Response:
-        built = module.build(**arguments)
+    def endpoint(visitor: VisitorDep, built: Annotated[Any, Depends(module.build)]) -> Response:
         if isinstance(built, Response):
             return built
         return page(module.TEMPLATE, vars(built), visitor=visitor)
 
-    signature = inspect.signature(module.build)
-    parameters = [
-        parameter.replace(
-            annotation=given.get(name, parameter.annotation), kind=inspect.Parameter.KEYWORD_ONLY
-        )
-        for name, parameter in signature.parameters.items()
-    ]
-    visitor = inspect.Parameter("visitor", inspect.Parameter.KEYWORD_ONLY, annotation=VisitorDep)
-    endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[visitor, *parameters], return_annotation=Response
-    )
     return endpoint
 
 

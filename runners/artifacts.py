@@ -1,21 +1,19 @@
-"""The artifact store: logs and records of trials, in a folder or an object store (fsspec)."""
+"""What is kept of a run in the artifact store: its logs, and the records of its trials."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import fsspec
-
 from runners.plainfile import read_plain
+from service.artifacts import ArtifactStore
 from service.usecases.recording import StoredFile
 from workloads.records import rank_file
 
 
-class ArtifactStore:
-    """Keeps files of one run below `url`."""
+class RunArtifacts:
+    """Keeps files of one run, whose paths begin by `prefix`."""
 
-    def __init__(self, url: str, prefix: str) -> None:
-        self._fs, self._root = fsspec.core.url_to_fs(url)
-        self._prefix = prefix
+    def __init__(self, store: ArtifactStore, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
 
     def keep(self, folder: str, log: Path, records: Path, world_size: int) -> Sequence[StoredFile]:
         """Store a trial's log and its ranks' records; what is no plain file is left out."""
@@ -34,9 +32,7 @@ class ArtifactStore:
         return self._put("log", f"{self._prefix}/{name}", text.encode())
 
     def _put(self, kind: str, path: str, content: bytes) -> StoredFile:
-        target = f"{self._root}/{path}"
-        self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-        self._fs.pipe_file(target, content)
+        self._store.put(path, content)
         return StoredFile(
             kind=kind, name=path.rpartition("/")[2], path=path, num_bytes=len(content)
         )

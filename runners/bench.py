@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from runners.account import OWN, Account
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
 from runners.launchers import Launcher
 from runners.spec import LaunchSpec, Limits
 from runners.variables import of_trial
@@ -42,7 +42,7 @@ class Bench:
     launcher: Launcher
     library: Path  # first on the path of every trial: holds `workloads`
     limits: Limits
-    store: ArtifactStore
+    artifacts: RunArtifacts
     slot_id: UUID
     check: Check
     account: Account = OWN  # whose trials are

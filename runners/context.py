@@ -9,7 +9,8 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from runners.account import OWN, Account
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
+from service.artifacts import ArtifactStore
 from service.config import Settings
 from service.db.session import Send, Sessions, transaction
 
@@ -35,6 +36,7 @@ class Worker:
         """A session that is committed at the end; then its messages are sent."""
         return transaction(self.sessions, self.send)
 
-    def store(self, run_id: object) -> ArtifactStore:
-        """Artifacts of one run."""
-        return ArtifactStore(self.settings.resolved_artifact_url, f"runs/{run_id}")
+    def artifacts(self, run_id: object) -> RunArtifacts:
+        """What is kept of one run."""
+        store = ArtifactStore(self.settings.resolved_artifact_url)
+        return RunArtifacts(store, f"runs/{run_id}")

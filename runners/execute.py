@@ -94,7 +94,7 @@ def _measure(
 def _keep_log(worker: Worker, claim: leases.Claim, log: str) -> None:
     """Store a log of the run; where that fails the run is told without it."""
     try:
-        stored = worker.store(claim.run_id).keep_text("setup.txt", log)
+        stored = worker.artifacts(claim.run_id).keep_text("setup.txt", log)
     except OSError:
         logger.exception("job %s: its log could not be stored", claim.job_id)
         return

@@ -94,7 +94,7 @@ class Measuring:
                 max_processes=settings.max_trial_processes,
                 max_file_bytes=settings.max_trial_file_bytes,
             ),
-            store=self._worker.store(self._claim.run_id),
+            artifacts=self._worker.artifacts(self._claim.run_id),
             slot_id=self._worker.slot_id,
             check=self._check,
             account=self._worker.account,

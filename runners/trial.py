@@ -107,7 +107,7 @@ class Trial:
             failure=failed,
             num_warmup_steps=warmup,
             samples=samples,
-            files=self._bench.store.keep(
+            files=self._bench.artifacts.keep(
                 str(self.id), self._spec.log, self._spec.records, self._spec.world_size
             ),
         )

@@ -3,10 +3,9 @@
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
-import fsspec
 from celery import Celery
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import RedirectResponse
@@ -19,21 +18,17 @@ from runners.inprocess import InProcessWorker
 from runners.isolation import open_data_dir
 from service.api import (
     access,
-    deps,
-    errors,
     events,
     health,
-    loopback,
-    manners,
     monitoring,
     registry,
-    requests,
     runs,
+    stack,
     tokens,
 )
 from service.api.access import OPEN, needs
+from service.artifacts import ArtifactStore
 from service.config import Settings
-from service.db import models
 from service.db.session import Send, Sessions, make_engine, make_sessions, transaction
 from service.domain import Scope
 from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
@@ -71,15 +66,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.engine, app.state.sessions, app.state.send = engine, sessions, send
     app.state.access = access.from_settings(settings)
-    errors.install(app)
-    events.install(app)
-    if settings.is_standalone:
-        loopback.install(app)
-    requests.install(app, monitor)
-    manners.install(app)  # last, so outermost: its request id is in every line and answer
+    app.state.artifacts = ArtifactStore(settings.resolved_artifact_url)
+    stack.install(app, monitor, is_standalone=settings.is_standalone)
     for resource in (runs, events, registry, tokens, health, monitoring):
         app.include_router(resource.router)
-    app.include_router(make_router(deps.get_session, artifact_reader(settings)), prefix="/ui")
+    app.include_router(make_router(), prefix="/ui")
     hidden = APIRouter(include_in_schema=False)
     hidden.add_api_route("/", lambda: RedirectResponse("/ui"), dependencies=[OPEN])
     hidden.add_api_route("/openapi.json", app.openapi, dependencies=[needs(Scope.READ)])
@@ -115,14 +106,3 @@ def _in_process(
         yield
     finally:  # a second Ctrl-C cancels the server, and trials must end all the same
         threads.stop()
-
-
-def artifact_reader(settings: Settings) -> Callable[[models.Artifact], bytes]:
-    """Reads a stored artifact's content."""
-    filesystem, root = fsspec.core.url_to_fs(settings.resolved_artifact_url)
-
-    def read(artifact: models.Artifact) -> bytes:
-        content: bytes = filesystem.cat_file(f"{root}/{artifact.path}")
-        return content
-
-    return read

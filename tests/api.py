@@ -7,8 +7,9 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from service.api import errors, events, health, loopback, manners, registry, runs, tokens
+from service.api import events, health, registry, runs, stack, tokens
 from service.api.access import Access
+from service.api.monitoring import Monitor
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, make_sessions
 
@@ -37,11 +38,8 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.engine, app.state.sessions = engine, make_sessions(engine)
     app.state.send = Outbox(app.state.sessions)
     app.state.access = Access(asks_token=False, key="k" * 32)
-    errors.install(app)
-    events.install(app)
+    stack.install(app, Monitor(engine, app.state.sessions), is_standalone=True)
     app.state.stopping.set()  # streams end at once: the test client hears them whole
-    loopback.install(app)
-    manners.install(app)
     for router in (runs.router, events.router, registry.router, tokens.router, health.router):
         app.include_router(router)
     return app

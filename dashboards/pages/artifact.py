@@ -1,15 +1,14 @@
 """A stored log or record file as text."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 from uuid import UUID
 
-from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from service.db import models, results
+from service.api.deps import ArtifactsDep, SessionDep
+from service.db import results
 from service.errors import NotFound
 
 PATH = "/artifacts/{artifact_id}"
@@ -17,8 +16,6 @@ TEMPLATE = "artifact.html"
 
 _LIMIT_BYTES = 2**20
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-
-ReadArtifact = Callable[[models.Artifact], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +31,12 @@ class Context:
 
 
 def build(
-    session: Session, artifact_id: UUID, read_artifact: ReadArtifact, raw: bool = False
+    session: SessionDep, artifact_id: UUID, artifacts: ArtifactsDep, raw: bool = False
 ) -> Context | Response:
     """The file as a page or, `raw`, to save. Raises NotFound."""
     row = results.artifact(session, artifact_id)
     try:
-        content = read_artifact(row)
+        content = artifacts.read(row.path)
     except FileNotFoundError as error:
         raise NotFound("stored file", row.name) from error
     if raw:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from sqlalchemy.orm import Session
-
 from dashboards.sections import RunSection, run_section
+from service.api.deps import SessionDep
 from service.db import reading
 
 PATH = "/runs/{run_id}"
@@ -20,7 +19,7 @@ class Context:
     section: RunSection
 
 
-def build(session: Session, run_id: UUID, pair: int | None = None) -> Context:
+def build(session: SessionDep, run_id: UUID, pair: int | None = None) -> Context:
     """The run with the step times of `pair`, counted from 1. Raises NotFound."""
     run = reading.run_detail(session, run_id)
     traces = reading.traces(session, run_id, None if pair is None else pair - 1)

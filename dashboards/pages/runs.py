@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from sqlalchemy.orm import Session
-
+from service.api.deps import SessionDep
 from service.api.lists import RunQuery, RunQueryDep
 from service.db import catalog, paging, reading
 from service.db.paging import Cursor
@@ -31,7 +30,7 @@ class Context:
     now: datetime
 
 
-def build(session: Session, query: RunQueryDep) -> Context:
+def build(session: SessionDep, query: RunQueryDep) -> Context:
     """The page of runs a query asks for. Raises Refused for a cursor that is none."""
     found = reading.run_list(session, query.which, cursor=query.place, limit=query.limit)
     return Context(

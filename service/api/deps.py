@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 from sqlalchemy.orm import Session
 
+from service.artifacts import ArtifactStore
 from service.db.session import transaction
 
 _JSON = "application/json"
@@ -33,8 +34,15 @@ async def json_only(request: Request) -> None:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, headers)
 
 
+def get_artifacts(request: Request) -> ArtifactStore:
+    """The artifact store."""
+    store: ArtifactStore = request.app.state.artifacts
+    return store
+
+
 # scope="function": otherwise the commit would follow the response, and could fail unseen.
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
+ArtifactsDep = Annotated[ArtifactStore, Depends(get_artifacts)]
 JSON_ONLY = Depends(json_only)
 
 

@@ -3,18 +3,11 @@
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.errors import Problem, problem
-
-_HOSTS = ("127.0.0.1", "localhost", "::1")
-
-
-def install(app: FastAPI) -> None:
-    """Refuse requests that were not addressed to this machine, or come from another origin."""
-    app.add_middleware(Loopback)
+from service.config import LOOPBACK
 
 
 class Loopback:
@@ -42,6 +35,6 @@ def _refusal(headers: Headers) -> Problem | None:
 
 def _is_ours(host: str) -> bool:
     try:
-        return urlsplit(f"//{host}").hostname in _HOSTS
+        return urlsplit(f"//{host}").hostname in LOOPBACK
     except ValueError:
         return False

@@ -1,13 +1,11 @@
-"""What holds for every request, whatever it asks for: its id, its size, HEAD, compression."""
+"""What holds for every request, whatever it asks for: its id, its size, HEAD."""
 
 import re
 from http import HTTPStatus
 from uuid import uuid4
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import problem
@@ -16,17 +14,8 @@ from service.logs import request_id
 MAX_BODY_BYTES = 2**20
 MAX_URL_BYTES = 2**13
 HEAD = "paceline.head"
-_COMPRESSED_BYTES = 2**10
 _TOO_LARGE = f"A body may have {MAX_BODY_BYTES} bytes."
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-def install(app: FastAPI) -> None:
-    """Give an application its manners. The last one stands outermost."""
-    app.add_middleware(Limits)
-    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESSED_BYTES, compresslevel=6)
-    app.add_middleware(Head)
-    app.add_middleware(RequestIds)
 
 
 class RequestIds:

@@ -1,5 +1,7 @@
 """/metrics: what Paceline tells Prometheus of itself. docs/operations.md says what each means."""
 
+from http import HTTPStatus
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -7,11 +9,15 @@ from sqlalchemy import Engine
 
 from service.api.access import needs
 from service.api.collector import DatabaseCollector
-from service.api.described import problems
+from service.api.described import Responses, problems
 from service.db.session import Message, Send, Sessions
 from service.domain import Scope
 
 router = APIRouter(tags=["health"])
+
+_FORMATS: Responses = {
+    HTTPStatus.OK: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}
+}
 
 
 class Monitor:
@@ -29,7 +35,7 @@ class Monitor:
         )
         self._request_duration = Histogram(
             "paceline_http_request_duration_seconds",
-            "From a request's arrival to the last byte of its answer.",
+            "From a request's arrival to the beginning of its answer.",
             ["method", "route"],
             registry=self.registry,
         )
@@ -70,8 +76,7 @@ class Monitor:
     operation_id="service_metrics",
     dependencies=[needs(Scope.READ)],
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}}}
-    | problems(),
+    responses=_FORMATS | problems(),
 )
 def metrics(request: Request) -> Response:
     """The service's own metrics: Prometheus's text format, or OpenMetrics for who accepts it."""

@@ -12,14 +12,8 @@ from service.api.monitoring import Monitor
 
 logger = logging.getLogger(__name__)
 
-_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _QUIET = {"/healthz", "/readyz", "/metrics"}  # asked for every few seconds
-
-
-def install(app: FastAPI, monitor: Monitor) -> None:
-    """Watch all requests. Called last, so that what other middleware refuses is seen as well."""
-    app.state.monitor = monitor
-    app.add_middleware(Watch, routed=app, monitor=monitor)
 
 
 class Watch:

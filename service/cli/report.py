@@ -8,11 +8,11 @@ from uuid import UUID
 import typer
 
 from dashboards.report import render
+from service.artifacts import ArtifactStore
 from service.config import Settings
 from service.db import migration
 from service.db.session import make_engine, make_sessions
 from service.errors import Refused
-from service.main import artifact_reader
 
 
 def report(
@@ -32,7 +32,8 @@ def report(
             "PACELINE_DATA_DIR, or its database by PACELINE_DATABASE_URL."
         )
         raise Refused("data_dir", detail)
+    artifacts = ArtifactStore(settings.resolved_artifact_url)
     with make_sessions(engine)() as session:
-        report_html = render(session, run_ids, title, artifact_reader(settings))
+        report_html = render(session, run_ids, title, artifacts)
     output.write_text(report_html, encoding="utf-8")
     print(f"{output.absolute()}")

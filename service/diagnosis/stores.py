@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-import fsspec
 from redis import Redis, RedisError
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from service.artifacts import ArtifactStore
 from service.config import Settings
 from service.db import leases, migration
 from service.db.session import make_engine
@@ -113,12 +113,10 @@ def artifacts(settings: Settings) -> Finding:
     """The artifact store takes a file, gives it back and deletes it."""
     url, content = settings.resolved_artifact_url, uuid4().bytes
     try:
-        filesystem, root = fsspec.core.url_to_fs(url)
-        path = f"{root}/doctor-{uuid4()}"
-        filesystem.makedirs(root, exist_ok=True)
-        filesystem.pipe_file(path, content)
-        found = filesystem.cat_file(path)
-        filesystem.rm_file(path)
+        store, path = ArtifactStore(url), f"doctor-{uuid4()}"
+        store.put(path, content)
+        found = store.read(path)
+        store.remove(path)
     except Exception as error:  # every kind of store has errors of its own
         return failure(
             "artifacts",

@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
-import fsspec
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from sqlalchemy import Engine
 
+from service.artifacts import ArtifactStore
 from service.db import copying, migration
 from service.errors import PacelineError, Refused
 
@@ -122,22 +122,17 @@ def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> str:
 
 
 def _add_artifacts(archive: tarfile.TarFile, url: str) -> dict[str, str]:
-    filesystem, root = fsspec.core.url_to_fs(url)
-    names = [path.removeprefix(root).lstrip("/") for path in sorted(filesystem.find(root))]
+    store = ArtifactStore(url)
     return {
-        _ARTIFACTS + name: _add(
-            archive, _ARTIFACTS + name, io.BytesIO(filesystem.cat_file(f"{root}/{name}"))
-        )
-        for name in names
+        _ARTIFACTS + path: _add(archive, _ARTIFACTS + path, io.BytesIO(store.read(path)))
+        for path in store.paths()
     }
 
 
 def _restore_artifacts(archive: tarfile.TarFile, manifest: Manifest, url: str) -> None:
-    filesystem, root = fsspec.core.url_to_fs(url)
+    store = ArtifactStore(url)
     for name in sorted(manifest.parts.keys() - {_DATABASE}):
-        path = f"{root}/{name.removeprefix(_ARTIFACTS)}"
-        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-        filesystem.pipe_file(path, _part(archive, name).read())
+        store.put(name.removeprefix(_ARTIFACTS), _part(archive, name).read())
 
 
 def _verified(archive: tarfile.TarFile, file: Path) -> Manifest:

@@ -10,14 +10,17 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from sqlalchemy.orm import Session
 
 from dashboards.router import make_router
-from service.api import errors, events, runs
+from service.api import events, runs, stack
 from service.api.access import Access
+from service.api.monitoring import Monitor
+from service.artifacts import ArtifactStore
 from service.db import models
 from service.db.base import Base
 from service.db.session import Sessions, make_engine, make_sessions, transaction
@@ -82,18 +85,15 @@ def _serve(
     app = FastAPI()
     app.state.sessions, app.state.send = make_sessions(engine), lambda _message: None
     app.state.access = Access(asks_token=asks_token, key="k" * 32)
+    app.state.artifacts = ArtifactStore(str(folder / "artifacts"))
     with transaction(app.state.sessions, app.state.send) as session:
         stored = fill(session)
-    errors.install(app)
-    events.install(app)
+        for artifact in session.scalars(sa.select(models.Artifact)):
+            app.state.artifacts.put(artifact.path, LOG.encode())
+    stack.install(app, Monitor(engine, app.state.sessions), is_standalone=not asks_token)
     app.include_router(runs.router)
     app.include_router(events.router)
-
-    def get_session() -> Iterator[Session]:
-        with transaction(app.state.sessions, app.state.send) as session:
-            yield session
-
-    app.include_router(make_router(get_session, _read_artifact), prefix="/ui")
+    app.include_router(make_router(), prefix="/ui")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
@@ -106,10 +106,6 @@ def _serve(
         server.should_exit = True
         thread.join()
     engine.dispose()
-
-
-def _read_artifact(_row: models.Artifact) -> bytes:
-    return LOG.encode()
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
 from runners.bench import Bench, PreparedSide
 from runners.launchers import local
 from runners.lockstep import measure_lockstep
 from runners.spec import Limits
+from service.artifacts import ArtifactStore
 from service.domain import Case, Role
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def make_bench(folder: Path) -> Bench:
         launcher=local,
         library=ROOT,
         limits=Limits(start_s=60.0, stall_s=30.0, kill_grace_s=5.0),
-        store=ArtifactStore(str(folder / "store"), "runs/1"),
+        artifacts=RunArtifacts(ArtifactStore(str(folder / "store")), "runs/1"),
         slot_id=UUID(int=7),
         check=lambda: None,
     )

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from runners.app import make_app
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
 from runners.bench import Bench, PreparedSide
 from runners.context import Worker
 from runners.launchers import local
@@ -24,6 +24,7 @@ from runners.plan import plan_run
 from runners.spec import Limits
 from runners.tasks import register
 from service import logs
+from service.artifacts import ArtifactStore
 from service.config import Settings
 from service.db.session import Message, Sessions, make_engine, transaction
 from service.domain import FailureReason, Role
@@ -301,7 +302,7 @@ def test_a_trial_says_how_it_ended_under_its_id(tmp_path: Path, configure: Calla
         launcher=local,
         library=tmp_path,
         limits=Limits(start_s=5, stall_s=5, kill_grace_s=1),
-        store=ArtifactStore(f"file://{tmp_path / 'artifacts'}", "runs/x"),
+        artifacts=RunArtifacts(ArtifactStore(f"file://{tmp_path / 'artifacts'}"), "runs/x"),
         slot_id=UUID(int=7),
         check=lambda: None,
     )

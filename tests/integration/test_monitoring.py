@@ -17,8 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
-from service.api import errors, health, loopback, monitoring, requests, runs
+from service.api import health, monitoring, requests, runs, stack
 from service.api.access import Access
+from service.api.manners import MAX_BODY_BYTES
 from service.api.monitoring import Monitor
 from service.config import Settings
 from service.db import leases, models
@@ -45,9 +46,7 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.access = Access(asks_token=False, key="k" * 32)
     monitor = Monitor(engine, app.state.sessions)
     app.state.send = monitor.counted(no_message)
-    errors.install(app)
-    loopback.install(app)
-    requests.install(app, monitor)
+    stack.install(app, monitor, is_standalone=True)
     for router in (runs.router, health.router, monitoring.router):
         app.include_router(router)
     extra = APIRouter()
@@ -227,6 +226,14 @@ def test_requests_are_counted_by_template_never_by_what_they_name(client: TestCl
     }
     durations = ("http_request_duration_seconds_count", "GET", "/ui/pages/{name}")
     assert found[durations] == 3
+
+
+@on_sqlite
+def test_what_is_refused_on_the_way_is_counted_too(client: TestClient):
+    assert client.post("/runs", content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+    assert client.get("/healthz", headers={"host": "example.org"}).status_code == 400
+    counted = {key[1:] for key in numbers(client) if key[0] == "http_requests_total"}
+    assert {("POST", "unmatched", "4xx"), ("GET", "unmatched", "4xx")} <= counted
 
 
 @on_sqlite

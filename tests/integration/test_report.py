@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from dashboards.report import render
 from service import cli
-from service.db import models
+from service.artifacts import ArtifactStore
 from service.db.session import Sessions, transaction
 from service.domain import Role
 from service.usecases import recording
@@ -20,10 +20,6 @@ from tests import factories
 from tests.conftest import on_sqlite
 
 Paceline = Callable[..., int]
-
-
-def gone(_artifact: models.Artifact) -> bytes:
-    raise FileNotFoundError
 
 
 @pytest.fixture
@@ -41,14 +37,14 @@ def paceline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Paceline:
     return run
 
 
-def test_a_log_that_is_gone_is_told_as_on_the_pages(sessions: Sessions):
+def test_a_log_that_is_gone_is_told_as_on_the_pages(sessions: Sessions, tmp_path: Path):
     with transaction(sessions, lambda _message: None) as session:
         job = factories.job(session)
         log = StoredFile(kind="log", name="log.txt", path="gone/log.txt", num_bytes=9)
         failed = replace(factories.failed_trial(Role.CANDIDATE), files=(log,))
         recording.record_solo(session, job, job.job_cases[0].case_id, failed)
     with sessions() as session:
-        html = render(session, [job.run_id], "Report", gone)
+        html = render(session, [job.run_id], "Report", ArtifactStore(str(tmp_path)))
     assert "This log is no longer in the artifact store." in html
 
 

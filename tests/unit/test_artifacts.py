@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runners.artifacts import ArtifactStore
+from runners.artifacts import RunArtifacts
 from runners.plainfile import read_plain
+from service.artifacts import ArtifactStore
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def scratch(tmp_path: Path) -> Path:
 def kept(scratch: Path) -> dict[str, str]:
     """Text of what is stored, by name."""
     root = scratch.parent / "store"
-    store = ArtifactStore(str(root), "runs/1")
+    store = RunArtifacts(ArtifactStore(str(root)), "runs/1")
     files = store.keep("trial", scratch / "log.txt", scratch / "records", world_size=2)
     assert {file.path for file in files} == {
         str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()

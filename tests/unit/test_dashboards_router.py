@@ -13,6 +13,7 @@ from dashboards import assets
 from dashboards.router import make_router, page_modules
 from dashboards.templating import render
 from service.api.access import Access
+from service.api.deps import get_artifacts, get_session
 from service.errors import NotFound
 
 
@@ -25,7 +26,8 @@ def get():
     """Asks the pages, mounted as the service mounts them."""
     app = FastAPI()
     app.state.access = Access(asks_token=False, key="k" * 32)
-    app.include_router(make_router(no_session, lambda _row: b""), prefix="/ui")
+    app.dependency_overrides |= {get_session: no_session, get_artifacts: lambda: None}
+    app.include_router(make_router(), prefix="/ui")
 
     client = TestClient(app, follow_redirects=False)
     return lambda path, **headers: client.get(path, headers=headers)
