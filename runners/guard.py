@@ -21,9 +21,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from runners.account import Account
 
@@ -41,7 +42,7 @@ class Order:
 
     `watch` is a folder of records, which grow while there is life. Silence is allowed for `start_s`
     before the first step, as compiling takes its time, and for `stall_s` then (0: for ever).
-    `account` names the user to run it as; 0 is no limit.
+    `account` has the fields of Account: as whom it runs.
     """
 
     argv: list[str]
@@ -54,9 +55,7 @@ class Order:
     watch: str = ""
     start_s: float = 0.0
     stall_s: float = 0.0
-    account: str = ""
-    max_processes: int = 0
-    max_file_bytes: int = 0
+    account: dict[str, Any] = field(default_factory=dict)
 
 
 class Ended(StrEnum):
@@ -90,7 +89,8 @@ def main() -> None:
 def run(order: Order, *, lifeline: int) -> Outcome:
     """Run a trial to its end, or end it; returns when no process of it is alive."""
     started = time.monotonic()
-    _confine(order)
+    account = Account(**order.account)
+    _confine(account)
     try:
         with Path(order.log).open("ab") as log:
             child = subprocess.Popen(
@@ -101,7 +101,7 @@ def run(order: Order, *, lifeline: int) -> Outcome:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                **Account(order.account).start_arguments(),
+                **account.start_arguments(),
             )
     except (OSError, ValueError, KeyError) as error:  # a NUL among the arguments; no such user
         return Outcome(ended=Ended.NOT_STARTED, detail=str(error))
@@ -119,7 +119,7 @@ def run(order: Order, *, lifeline: int) -> Outcome:
     )
 
 
-def _confine(order: Order) -> None:
+def _confine(account: Account) -> None:
     """Set on this process what all that it starts inherits.
 
     Nothing gains rights by what it runs (no_new_privs), nor leaves its memory on the disk.
@@ -129,8 +129,8 @@ def _confine(order: Order) -> None:
     prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, limit in (
-        (resource.RLIMIT_NPROC, order.max_processes),
-        (resource.RLIMIT_FSIZE, order.max_file_bytes),
+        (resource.RLIMIT_NPROC, account.max_processes),
+        (resource.RLIMIT_FSIZE, account.max_file_bytes),
     ):
         hard = resource.getrlimit(kind)[1]
         if limit and (hard == resource.RLIM_INFINITY or limit < hard):

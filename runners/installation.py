@@ -14,20 +14,20 @@ import re
 import shlex
 import shutil
 import sys
+import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runners.account import Account
 from runners.lock import alone
-from runners.origin import ask, assert_origin, assert_shareable, site_packages, software
+from runners.origin import assert_origin, assert_shareable, site_packages, software
 from runners.shell import Shell
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 from service.manifest import Setup
 
-_READY = "paceline-ready"
+_READY = ".ready"
 _INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
 
 
@@ -51,7 +51,7 @@ def install(
         folder = environments / f"side-{side_key[:20]}"
         python = _project(setup.install, worktree, folder, python, shell)
         own_packages = site_packages(python)
-    brought = software(python, own_packages, shell.account)
+    brought = software(python, own_packages, shell)
     assert_origin(brought["origins"], [worktree, python.parent.parent])
     kept = {name: brought[name] for name in ("python", "versions")}
     return Installation(python=python, software=kept)
@@ -69,9 +69,9 @@ def _dependencies(
     def fill(python: Path) -> None:
         requirements = [part for name in files for part in ("-r", name)]
         shell.run(["pip", "install", *requirements], python, worktree, "setup.dependencies")
-        assert_shareable(python, shell.account)
+        assert_shareable(python, shell)
 
-    return _environment(folder, base, fill, shell.account)
+    return _environment(folder, base, fill, shell)
 
 
 def _requirements(worktree: Path, names: Sequence[str]) -> list[bytes]:
@@ -111,11 +111,11 @@ def _project(
     # What was built in place lies in the worktree, which git dates when it makes it.
     git = worktree / ".git"
     stamp = str(git.stat().st_mtime_ns) if git.exists() else ""
-    return _environment(folder, base, fill, shell.account, stamp)
+    return _environment(folder, base, fill, shell, stamp)
 
 
 def _environment(
-    folder: Path, base: Path, fill: Callable[[Path], None], account: Account, stamp: str = ""
+    folder: Path, base: Path, fill: Callable[[Path], None], shell: Shell, stamp: str = ""
 ) -> Path:
     """Python of the environment at `folder`, made and filled unless it is complete, and of `stamp`.
 
@@ -123,20 +123,23 @@ def _environment(
     It has a `pip` of its own, for commands and scripts that call it by name: the next one on the
     path would install into the worker's environment.
     """
-    python, ready = folder / "bin" / "python", folder / _READY
+    # Whether it is complete is told beside it: within, it may have been written by others.
+    python, ready = folder / "bin" / "python", folder.with_name(f"{folder.name}{_READY}")
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--no-input"]
     with alone(folder):
         if not ready.exists() or ready.read_text() != stamp:
-            shutil.rmtree(folder, ignore_errors=True)
-            ask([sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)])
-            below = "\n".join(software(base, None, account)["search_path"])
+            ready.unlink(missing_ok=True)
+            if folder.exists():
+                shutil.rmtree(folder)
+            venv.create(folder, symlinks=True)
+            below = "\n".join(software(base, None, shell)["search_path"])
             (site_packages(python) / "paceline-base.pth").write_text(below + "\n")
             for name in ("pip", "pip3"):
                 script = folder / "bin" / name
                 script.write_text(f'#!/bin/sh\nexec {shlex.join(pip)} "$@"\n')
                 script.chmod(0o755)
-            account.give(folder)
+            shell.account.give(folder)
             fill(python)
-            account.take_back(folder)
+            shell.account.take_back(folder)
             ready.write_text(stamp)
     return python

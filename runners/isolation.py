@@ -1,30 +1,26 @@
-"""Keeps what is measured away from what is the service's: its data, its memory, its rights."""
+"""Keeps what is measured away from the service's data: as whom it runs, and what that may reach."""
 
-import ctypes
 import os
 import pwd
+from dataclasses import replace
+from pathlib import Path
 
-from runners.account import OWN, Account
+from runners import tree
+from runners.account import Account
 from runners.library import library
 from service.config import Settings
 from service.errors import Refused
 
-_PR_SET_DUMPABLE = 4
 # What others may pass through to reach what is theirs, and what they may not.
 _OPEN = ("environments", "homes", "library", "mirrors", "worktrees")
 _PRIVATE_FOLDERS, _PRIVATE_FILES = ("artifacts",), "paceline.db*"
 
 
-def hide_process() -> None:
-    """Make this process's memory and environment unreadable for others of its user (prctl(2)).
-
-    They hold the passwords of the database and the broker; trials may have the same user.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
 def trial_account(settings: Settings) -> Account:
-    """Whose set-up and trials are. Raises Refused where they cannot be that user's."""
+    """As whom set-up and trials run. Raises Refused where they cannot."""
+    own = Account(
+        max_processes=settings.max_trial_processes, max_file_bytes=settings.max_trial_file_bytes
+    )
     name, is_root = settings.trial_user, os.geteuid() == 0
     if not name:
         if is_root and not settings.is_standalone:
@@ -34,7 +30,7 @@ def trial_account(settings: Settings) -> Account:
                 "--no-create-home paceline-trial"
             )
             raise Refused("trial_user", detail)
-        return OWN
+        return own
     try:
         uid = pwd.getpwnam(name).pw_uid
     except KeyError as error:
@@ -44,14 +40,14 @@ def trial_account(settings: Settings) -> Account:
         )
         raise Refused("trial_user", detail) from error
     if uid == os.geteuid():
-        return OWN
+        return own
     if not is_root:
         detail = (
             f"PACELINE_TRIAL_USER is {name!r}, and only root can start what runs as another user. "
             "Run the worker as root, or leave the variable unset."
         )
         raise Refused("trial_user", detail)
-    return Account(name)
+    return replace(own, name=name)
 
 
 def open_data_dir(settings: Settings) -> Account:
@@ -62,7 +58,7 @@ def open_data_dir(settings: Settings) -> Account:
     account = trial_account(settings)
     data_dir = settings.data_dir.absolute()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if account is OWN:
+    if account.is_own:
         return account
     for name in _OPEN:
         (data_dir / name).mkdir(exist_ok=True)
@@ -73,7 +69,7 @@ def open_data_dir(settings: Settings) -> Account:
     for path in data_dir.glob(_PRIVATE_FILES):
         path.chmod(0o600)
     account.let_pass(data_dir)
-    lacks = account.lacks(library(data_dir) / "workloads" / "__main__.py")
+    lacks = account.lacks(library(data_dir) / "workloads" / "__main__.py", Path(tree.__file__))
     if lacks is not None:
         detail = (
             f"The user {account.name!r} (PACELINE_TRIAL_USER) cannot use this installation: "

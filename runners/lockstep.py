@@ -28,6 +28,8 @@ _NOTICE_S = 3.0  # the turn server sees a dead rank at once; so long it may take
 def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairResult:
     """A pair in lock-step, whose turns end in time for its trials to end within theirs."""
     started_at = datetime.now(UTC)
+    for side in bench.sides.values():  # both, before anything of either is alive
+        side.restore()
     warmup = num_warmup(_MIN_TURNS) if case.warmup_steps is None else case.warmup_steps
     with bench.scratch() as folder, ExitStack() as stack:
         # Names of equal length: a side must not be able to tell which one it is.

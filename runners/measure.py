@@ -91,8 +91,6 @@ class Measuring:
                 start_s=settings.start_s,
                 stall_s=settings.stall_s,
                 kill_grace_s=settings.kill_grace_s,
-                max_processes=settings.max_trial_processes,
-                max_file_bytes=settings.max_trial_file_bytes,
             ),
             artifacts=self._worker.artifacts(self._claim.run_id),
             slot_id=self._worker.slot_id,

@@ -1,31 +1,26 @@
 """What a side's Python brings, and whether its modules are the side's own."""
 
 import json
-import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from runners import probe
-from runners.account import OWN, Account
-from runners.variables import of_ours
+from runners.shell import Shell
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
-
-_TIMEOUT_S = 600.0
 
 _PROBE = Path(probe.__file__)
 
 
-def software(python: Path, own_packages: Path | None, account: Account = OWN) -> dict[str, Any]:
+def software(python: Path, own_packages: Path | None, shell: Shell) -> dict[str, Any]:
     """What a side's Python brings: see probe.py, which looks at the projects in `own_packages`.
 
-    A Python runs what was installed into it as it starts, so `account` is who may have installed.
+    A Python runs what was installed into it as it starts, hence the shell.
     """
     argv = [str(python), "-I", str(_PROBE), *([str(own_packages)] if own_packages else [])]
-    output = ask(argv, account)
+    output = shell.ask(argv)
     for line in output.splitlines():
         if line.startswith(probe.ANSWER):
             answer: dict[str, Any] = json.loads(line.removeprefix(probe.ANSWER))
@@ -34,9 +29,9 @@ def software(python: Path, own_packages: Path | None, account: Account = OWN) ->
     raise MeasurementFailed(Failure(reason=FailureReason.SETUP_FAILED, detail=detail), output)
 
 
-def assert_shareable(python: Path, account: Account = OWN) -> None:
+def assert_shareable(python: Path, shell: Shell) -> None:
     """Dependencies serve every side that declares them, so they may hold no side's own folder."""
-    names = software(python, site_packages(python), account)["from_folders"]
+    names = software(python, site_packages(python), shell)["from_folders"]
     if names:
         detail = (
             f"setup.dependencies installs {', '.join(names)} from a folder of this revision, but "
@@ -61,28 +56,3 @@ def site_packages(python: Path) -> Path:
     """Where the environment of `python` keeps what is installed into it."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return python.parent.parent / "lib" / version / "site-packages"
-
-
-def ask(argv: Sequence[str], account: Account = OWN) -> str:
-    """Output of a short command of ours."""
-    try:
-        result = subprocess.run(
-            argv,
-            cwd="/",
-            env=of_ours(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=True,
-            **account.start_arguments(),
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        log = f"{getattr(error, 'stdout', '') or ''}{getattr(error, 'stderr', '') or ''}"
-        detail = f"setup: {shlex.join(argv[:3])} failed: {error}"
-        raise MeasurementFailed(
-            Failure(reason=FailureReason.SETUP_FAILED, detail=detail), log
-        ) from error
-    output: str = result.stdout
-    return output

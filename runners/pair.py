@@ -22,6 +22,7 @@ def in_order(first: Role) -> tuple[Role, Role]:
 
 def measure_solo(bench: Bench, case: Case, role: Role) -> TrialResult:
     """One trial with nothing else alive beside it."""
+    bench.sides[role].restore()
     with bench.scratch() as folder:
         trial = Trial(bench, case, role, folder)
         try:

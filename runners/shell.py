@@ -4,7 +4,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -12,8 +12,9 @@ from runners.account import OWN, Account
 from runners.bench import Check
 from runners.guard import Ended, Order
 from runners.guarded import Guarded
+from runners.plainfile import read_plain
 from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE
-from runners.variables import of_setup
+from runners.variables import of_ours, of_setup
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed
 
@@ -50,14 +51,14 @@ def run(
                 tag=f"{TRIAL_VARIABLE}={tag}",
                 deadline_s=timeout_s,
                 kill_grace_s=_KILL_GRACE_S,
-                account=account.name,
+                account=asdict(account),
             )
         )
         try:
             outcome = command.wait(check)
         finally:
             command.cancel()
-        output = Path(log.name).read_text(errors="replace")
+        output = read_plain(Path(log.name)).decode(errors="replace")
     if outcome.ended is Ended.EXITED and outcome.exit_code == 0:
         return Ran(output=output, failed=None)
     return Ran(output=output, failed=outcome.detail or f"{outcome.ended} with {outcome.exit_code}")
@@ -82,19 +83,36 @@ class Shell:
             self.account.give(self.home)
         environment = of_setup(self.home)
         environment |= {
-            SLOT_VARIABLE: str(self.slot_id),
             "VIRTUAL_ENV": str(python.parent.parent),
             "PATH": f"{python.parent}{os.pathsep}{environment.get('PATH', os.defpath)}",
         }
-        ran = run(
-            argv,
-            environment,
-            working_dir,
-            timeout_s=_TIMEOUT_S,
-            account=self.account,
-            check=self.check,
-        )
+        self._run(argv, environment, working_dir, f"{field}: {shlex.join(argv)}")
+
+    def ask(self, argv: Sequence[str]) -> str:
+        """Output of a program of ours in a Python that runs what a set-up installed. Raises so."""
+        return self._run(argv, of_ours(), Path("/"), f"setup: {shlex.join(argv[:3])}")
+
+    def _run(
+        self, argv: Sequence[str], environment: Mapping[str, str], working_dir: Path, what: str
+    ) -> str:
+        """Output, with a scratch of its own that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="paceline-") as folder:
+            scratch = Path(folder, "tmp")
+            scratch.mkdir()
+            self.account.let_pass(scratch.parent)
+            self.account.give(scratch)
+            own = {SLOT_VARIABLE: str(self.slot_id), "TMPDIR": str(scratch)}
+            ran = run(
+                argv,
+                {**environment, **own},
+                working_dir,
+                timeout_s=_TIMEOUT_S,
+                account=self.account,
+                check=self.check,
+            )
         if ran.failed is not None:
-            detail = f"{field}: {shlex.join(argv)} failed: {ran.failed}"
-            failure = Failure(reason=FailureReason.SETUP_FAILED, detail=detail)
+            failure = Failure(
+                reason=FailureReason.SETUP_FAILED, detail=f"{what} failed: {ran.failed}"
+            )
             raise MeasurementFailed(failure, ran.output)
+        return ran.output

@@ -27,7 +27,7 @@ def prepare_sides(run: models.Run, worker: Worker, check: Check) -> Mapping[Role
     assert baseline is not None
     assert candidate is not None
     account = worker.account
-    home = worker.data_dir / "homes" / (account.name or "own")
+    home = worker.data_dir / "homes" / f"{account.name or 'own'}-{run.project_id}"
     shell = Shell(home=home, slot_id=worker.slot_id, check=check, account=account)
     prepared = {}
     for role, side in {Role.BASELINE: baseline, Role.CANDIDATE: candidate}.items():

@@ -19,13 +19,11 @@ def slot_tag(slot_id: UUID) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long things may take, in seconds, and how much a trial may; 0 is no limit."""
+    """How long things may take, in seconds."""
 
     start_s: float  # a trial, to its first step
     stall_s: float  # without a new record for so long a trial has hung; 0: not watched
     kill_grace_s: float
-    max_processes: int = 0
-    max_file_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

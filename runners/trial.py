@@ -44,7 +44,6 @@ class Trial:
         bench.account.let_pass(folder)
         bench.account.give(*own)
         self._spec = bench.spec(case, role, str(self.id), folder, socket)
-        bench.sides[role].restore()
         self._started_at = datetime.now(UTC)
         self._handle = bench.launcher.submit(self._spec)
 

@@ -231,9 +231,8 @@ def orders(rng: random.Random) -> Iterator[tuple[Role, Role]]:
 
 def serve(order: Order, *, lifeline: int) -> Outcome:
     """Run the turns of one pair to their end."""
-    sides = {
-        role: _Side(role, order.sockets[role], Account(order.account), lifeline) for role in Role
-    }
+    account = Account(name=order.account)
+    sides = {role: _Side(role, order.sockets[role], account, lifeline) for role in Role}
     turns: dict[Role, list[float]] = {role: [] for role in Role}
     progress = _Progress()
     try:

@@ -3,7 +3,7 @@
     python -m tests.dying before|after N COMMAND [its arguments]
 
 COMMAND is `worker` or `up`. For tests that kill a job at every point at which it writes: commits
-of heartbeats, of requests and of the standalone reconciler, which come by the clock, do not count.
+of heartbeats, of requests and of reconciliations, which come by the clock, do not count.
 """
 
 import itertools
@@ -11,13 +11,15 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from service.cli import main as cli
 
-_BY_THE_CLOCK = ("lease-", "AnyIO", "reconciler")
+_BY_THE_CLOCK = {"_beat", "reconcile", "get_session"}  # functions
+_REQUESTS = "AnyIO"  # threads
 
 
 def main() -> None:
@@ -26,7 +28,8 @@ def main() -> None:
     count = itertools.count(1)
 
     def die(_session: Session) -> None:
-        if threading.current_thread().name.startswith(_BY_THE_CLOCK):
+        functions = {frame.f_code.co_name for frame, _ in traceback.walk_stack(None)}
+        if functions & _BY_THE_CLOCK or threading.current_thread().name.startswith(_REQUESTS):
             return
         if next(count) == number:
             os.kill(os.getpid(), signal.SIGKILL)

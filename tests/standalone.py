@@ -31,7 +31,8 @@ class Standalone:
         self.data = self.folder / "data"
         self.data.mkdir()
         self._port = free_port()
-        self._client = Client(Settings(url=f"http://127.0.0.1:{self._port}"))
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._client = Client(Settings(url=self.url))
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -74,6 +75,12 @@ class Standalone:
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def end(self, how: signal.Signals) -> None:
+        """Tell it to end; returns when it has."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(60)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """An answer, once the service gives one."""

@@ -86,10 +86,10 @@ function follow() {
   let events = null;
   let isOver = false;
   const told = ({ data, lastEventId }) => {
-    if (lastEventId === notice.dataset.seen) return;
     const run = JSON.parse(data);
     isOver = run.finished_at !== null;
     if (isOver) events.close();
+    if (lastEventId === notice.dataset.seen) return;
     notice.classList.add("new");
     notice.querySelector("[role=status]").textContent =
       `There is new data. ${isOver ? "The run has ended. " : ""}${run.headline}`;
@@ -98,8 +98,12 @@ function follow() {
   const connect = () => {
     events?.close();
     if (document.hidden || isOver) return;
-    events = new EventSource(notice.dataset.events); // after an outage it connects anew by itself
+    events = new EventSource(notice.dataset.events);
     events.addEventListener("progress", told);
+    // It connects anew by itself, except after an error that a server or a proxy answered.
+    events.addEventListener("error", ({ target }) => {
+      if (target.readyState === EventSource.CLOSED && target === events) setTimeout(connect, 5000);
+    });
   };
   document.addEventListener("visibilitychange", connect);
   connect();

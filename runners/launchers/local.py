@@ -1,6 +1,6 @@
 """Launches trials on this machine with torchrun, each under a guard."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runners.guard import Order, Outcome
@@ -52,9 +52,7 @@ def submit(spec: LaunchSpec) -> Handle:
         watch=str(spec.records),
         start_s=spec.limits.start_s,
         stall_s=spec.limits.stall_s,
-        account=spec.account.name,
-        max_processes=spec.limits.max_processes,
-        max_file_bytes=spec.limits.max_file_bytes,
+        account=asdict(spec.account),
     )
     return Handle(Guarded(order), spec.log)
 

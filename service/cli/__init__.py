@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from runners.isolation import hide_process
 from service.cli import (
     api,
     backup,
@@ -56,7 +55,6 @@ def options(
     ] = False,
 ) -> None:
     """What every command takes, before its name."""
-    hide_process()  # each holds a token or passwords
     if debug:
         logger.setLevel(logging.DEBUG)
 

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-from httpx_sse import ServerSentEvent, connect_sse
+import httpx_sse
 
 from service.config import Settings
 from service.errors import PacelineError, ServiceUnreachable
@@ -40,18 +41,23 @@ class Client:
         """JSON of a POST. Raises RequestFailed and ServiceUnreachable."""
         return self._json("POST", path, json=body)
 
-    def events(self, path: str, seen: str | None = None) -> Iterator[ServerSentEvent]:
+    @contextmanager
+    def events(
+        self, path: str, seen: str | None = None
+    ) -> Iterator[Iterator[httpx_sse.ServerSentEvent]]:
         """Server-sent events of a stream, from after the one with the id `seen`, to its end.
 
-        Raises RequestFailed and ServiceUnreachable.
+        A connection that is lost ends it, too. Raises RequestFailed and ServiceUnreachable.
         """
         headers = {"Last-Event-ID": seen} if seen else {}
-        try:
-            with connect_sse(self._http, "GET", path, headers=headers) as source:
-                self._check(source.response, _STREAM)
-                yield from source.iter_sse()
-        except httpx.RequestError as error:
-            raise self._unreachable(error) from error
+        with ExitStack() as stack:
+            try:
+                opened = httpx_sse.connect_sse(self._http, "GET", path, headers=headers)
+                source = stack.enter_context(opened)
+            except httpx.RequestError as error:
+                raise self._unreachable(error) from error
+            self._check(source.response, _STREAM)
+            yield _until_lost(source)
 
     def items(self, path: str) -> Iterator[Any]:
         """All items of a list, part by part. Raises RequestFailed and ServiceUnreachable."""
@@ -105,6 +111,11 @@ class Client:
             if response.is_server_error:
                 raise ServiceUnreachable(detail)
             raise RequestFailed(response.status_code, detail)
+
+
+def _until_lost(source: httpx_sse.EventSource) -> Iterator[httpx_sse.ServerSentEvent]:
+    with suppress(httpx.RequestError):
+        yield from source.iter_sse()
 
 
 def _detail(problem: dict[str, Any]) -> str:

@@ -32,12 +32,13 @@ def follow(
     with Live(console=console, transient=True, refresh_per_second=4) as live:
         while True:
             try:
-                for event in client.events(f"/runs/{run_id}/events", seen):
-                    seen, num_failures = event.id, 0
-                    run = event.json()
-                    if Status(run["status"]).is_final:
-                        return client.get(f"/runs/{run_id}")
-                    live.update(_progress(run))
+                with client.events(f"/runs/{run_id}/events", seen) as events:
+                    num_failures = 0
+                    for event in events:
+                        seen, run = event.id, event.json()
+                        if Status(run["status"]).is_final:
+                            return client.get(f"/runs/{run_id}")
+                        live.update(_progress(run))
                 sleep(_PAUSE_S)  # it ended without the run's end, as after some minutes all do
             except ServiceUnreachable as error:
                 if num_failures == len(_PATIENCE_S):

@@ -1,5 +1,6 @@
 """Runs an application on uvicorn, as `paceline up` and `paceline api` do."""
 
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -35,6 +36,7 @@ def serve(app: FastAPI, **options: Any) -> None:
         **options,
     )
     server = _Server(app, config)
-    server.run()
+    with suppress(KeyboardInterrupt):  # Ctrl-C, which uvicorn raises again when it has ended
+        server.run()
     if not server.started:
         raise typer.Exit(ExitCode.RUN_FAILED)

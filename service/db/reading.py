@@ -56,10 +56,10 @@ def run_progress(session: Session, run_id: UUID, seen: str | None = None) -> Run
 
     A run that has ended is always told: there will be nothing else to wait for.
     """
-    mark = results.progress_mark(session, run_id)
-    row = runs_db.run(session, run_id)
-    if mark == seen and not row.status.is_final:
+    status, mark = results.progress(session, run_id)
+    if mark == seen and not status.is_final:
         return None
+    row = runs_db.run(session, run_id)
     comparisons = _comparisons(session, [row]).get(run_id, [])
     return RunProgress(
         **_summary(row, comparisons),
@@ -70,6 +70,7 @@ def run_progress(session: Session, run_id: UUID, seen: str | None = None) -> Run
 
 def run_detail(session: Session, run_id: UUID) -> RunDetail:
     """A run with everything that was measured. Raises NotFound."""
+    _, mark = results.progress(session, run_id)  # first: what is recorded meanwhile is new to it
     row = runs_db.run(session, run_id)
     comparisons = _comparisons(session, [row]).get(run_id, [])
     pairs, trials = [], []
@@ -96,7 +97,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
             )
     return RunDetail(
         **_summary(row, comparisons),
-        mark=results.progress_mark(session, run_id),
+        mark=mark,
         **{name: row.request[name] for name in _ASKED},
         policy=row.policy,
         comparisons=comparisons,

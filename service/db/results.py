@@ -119,8 +119,8 @@ def replace_comparisons(
         session.flush()
 
 
-def progress_mark(session: Session, run_id: UUID) -> str:
-    """What changes whenever a run moves on: its status, and how much of it is recorded.
+def progress(session: Session, run_id: UUID) -> tuple[Status, str]:
+    """A run's status, and a mark that changes whenever it moves on: how much of it is recorded.
 
     Cheap, for it is asked every second of a run that is followed. Raises NotFound.
     """
@@ -136,7 +136,7 @@ def progress_mark(session: Session, run_id: UUID) -> str:
     row = session.execute(select(models.Run.status, *counts).where(models.Run.id == run_id)).first()
     if row is None:
         raise NotFound("run", run_id)
-    return "-".join(map(str, row))
+    return row.status, "-".join(map(str, row))
 
 
 def artifact(session: Session, artifact_id: UUID) -> models.Artifact:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.orm import Session, sessionmaker
 
 logger = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _OUTBOX = "outbox"
 
 # The database does not answer, or has no room: nothing is wrong with what it was asked.
-DATABASE_FAILURES = (OperationalError, InterfaceError)
+DATABASE_FAILURES = (OperationalError, InterfaceError, TimeoutError)
 
 
 # A server takes some 100 connections: a few processes of 20 each, of which most stay idle.

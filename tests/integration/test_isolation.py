@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from examples.tinylm.make_repository import commit, git
 from runners import isolation
-from runners.account import OWN, Account
+from runners.account import Account
 from runners.guard import Ended
 from runners.guarded import Guarded
 from runners.isolation import open_data_dir, trial_account
@@ -27,12 +28,12 @@ from service.diagnosis.finding import Level
 from service.domain import Status
 from service.errors import Refused
 from tests.conftest import missing, postgres_database
-from tests.fleet import Fleet
+from tests.fleet import Fleet, free_port
 from tests.integration.test_guard import Trial
 from tests.integration.trainers import changed
 
 ROOT = Path(__file__).parents[2]
-NOBODY = Account("nobody")
+NOBODY = Account(name="nobody")
 PRODUCTION = {"broker_url": "redis://127.0.0.1:1/0"}
 
 # Looks around as a thief would, and says what it could do.
@@ -83,7 +84,12 @@ def found():
 
 if __name__ == "__main__":
     Path("set-up.json").write_text(json.dumps(found()))
+    # Whatever starts this Python from now on leaves a process behind, as far as it can.
+    (packages,) = Path(sys.prefix).glob("lib/python*/site-packages")
+    leave = "subprocess.Popen(['sleep', '612'], env={}, start_new_session=True)"
+    (packages / "leave.pth").write_text(f"import subprocess; {leave}")
 '''
+ENTRY = "import sys; sys.argv[0] = 'paceline'; from service.entry import main; main()"
 TELL = (
     "import json, spy\n    if records.rank == 0:\n"
     "        print('SET-UP', Path('set-up.json').read_text(), flush=True)\n"
@@ -158,6 +164,7 @@ def test_neither_set_up_nor_trial_finds_a_secret(fleet: Fleet):
     run = fleet.wait(fleet.request("curious"))
     assert run.status is Status.FINISHED, run.failure_detail
     assert any(pair.invalid_reason is None for pair in run.pairs), run.headline
+    assert not any(process.cmdline() == ["sleep", "612"] for process in living())
     said = [
         line.partition(" ")
         for path in fleet.folder.glob("artifacts/runs/*/*/log.txt")
@@ -180,7 +187,7 @@ def test_neither_set_up_nor_trial_finds_a_secret(fleet: Fleet):
 
 def test_the_memory_of_our_processes_is_closed_to_others_of_the_same_user():
     read = "import pathlib, sys; pathlib.Path(f'/proc/{sys.argv[1]}/environ').read_bytes()"
-    hide = "from runners.isolation import hide_process; hide_process()"
+    hide = "from service.entry import hide_process; hide_process()"
     wait = "print(flush=True); import sys; sys.stdin.read()"
     for lines, is_readable in ((wait, True), (f"{hide}; {wait}", False)):
         process = subprocess.Popen(
@@ -201,19 +208,22 @@ def test_the_memory_of_our_processes_is_closed_to_others_of_the_same_user():
         assert (reader.returncode == 0) == is_readable, reader.stderr
 
 
-def test_every_command_hides_itself():
-    code = (
-        "import ctypes, sys; from service.cli import app; "
-        "print('before', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)); "
-        "app(['db', 'upgrade'], standalone_mode=False); "
-        "print('after', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
-    )
-    environment = {"PATH": os.environ["PATH"], "PACELINE_DATABASE_URL": "sqlite://"}
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert "before 1" in result.stdout, result.stderr
-    assert "after 0" in result.stdout, result.stderr
+@pytest.mark.parametrize("program", [["-m", "service.cli"], ["-c", ENTRY]])
+def test_every_command_hides_itself(program: list[str], folder: Path):
+    """Its /proc entries belong to root then, whoever it runs as."""
+    argv = [sys.executable, *program, "up", "--port", str(free_port())]
+    environment = {"PATH": os.environ["PATH"], "PACELINE_DATA_DIR": str(folder / "data")}
+    (folder / "data").mkdir()
+    NOBODY.give(folder / "data")
+    start = NOBODY.start_arguments()
+    process = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, **start)
+    try:
+        assert process.stdout is not None
+        assert b"Paceline is at" in process.stdout.readline()
+        assert Path(f"/proc/{process.pid}/environ").stat().st_uid == 0
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def test_a_trial_is_confined(folder: Path):
@@ -227,7 +237,8 @@ def test_a_trial_is_confined(folder: Path):
     )
     limits = {"max_processes": 500, "max_file_bytes": 2**20}
     argv = [sys.executable, "-c", f"import time; time.sleep(0.2); {code}"]
-    outcome = Guarded(trial.order("", argv=argv, account="nobody", **limits)).wait(lambda: None)
+    account = {"name": "nobody", **limits}
+    outcome = Guarded(trial.order("", argv=argv, account=account)).wait(lambda: None)
     assert outcome.exit_code == 0, trial.log.read_text()
     numbers, score = trial.log.read_text().split("\n")[:2]
     assert json.loads(numbers) == [[0, 0], [500, 500], [2**20, 2**20]]
@@ -237,7 +248,7 @@ def test_a_trial_is_confined(folder: Path):
 def test_a_file_beyond_the_limit_is_the_trial_s_failure(folder: Path):
     trial = Trial(folder)
     code = "import tempfile; tempfile.TemporaryFile().write(bytes(2**21))"
-    order = trial.order("", argv=[sys.executable, "-c", code], max_file_bytes=2**20)
+    order = trial.order("", argv=[sys.executable, "-c", code], account={"max_file_bytes": 2**20})
     outcome = Guarded(order).wait(lambda: None)
     assert (outcome.ended, outcome.exit_code) == (Ended.EXITED, 1)
     assert "File too large" in trial.log.read_text()
@@ -245,7 +256,7 @@ def test_a_file_beyond_the_limit_is_the_trial_s_failure(folder: Path):
 
 def test_a_user_who_is_gone_is_said(folder: Path):
     trial = Trial(folder)
-    outcome = Guarded(trial.order("", account="no-such-user")).wait(lambda: None)
+    outcome = Guarded(trial.order("", account={"name": "no-such-user"})).wait(lambda: None)
     assert outcome.ended is Ended.NOT_STARTED
     assert "no-such-user" in outcome.detail
 
@@ -275,7 +286,7 @@ def test_the_worker_s_own_account(
     values: dict[str, str], uid: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(isolation.os, "geteuid", lambda: uid)
-    assert trial_account(Settings(**values)) is OWN
+    assert trial_account(Settings(**values)).is_own
 
 
 @pytest.mark.parametrize(
@@ -298,7 +309,7 @@ def test_a_data_folder_lets_through_and_shows_nothing(folder: Path):
     data = folder / "data"
     data.mkdir()
     (data / "paceline.db").touch(0o644)
-    assert open_data_dir(Settings(data_dir=data, trial_user="nobody")) == NOBODY
+    assert open_data_dir(Settings(data_dir=data, trial_user="nobody")).name == "nobody"
     assert NOBODY.lacks(data / "library" / "workloads" / "turns.py") is None
     for closed in ("", "artifacts", "worktrees", "mirrors"):
         assert not can_as_nobody(f"list(pathlib.Path({str(data / closed)!r}).iterdir())"), closed
@@ -350,6 +361,50 @@ def test_a_link_that_a_trial_left_leads_nobody_astray(folder: Path):
     assert (outside / "module.py").read_text() == "precious"
     assert (outside / "module.py").stat().st_uid == 0
     assert (folder / "tree" / "package" / "module.py").read_text() == "right"
+
+
+def test_what_is_taken_back_is_for_all_to_read_and_nobody_to_write(folder: Path):
+    tree = folder / "tree"
+    tree.mkdir()
+    modes = {"program": 0o4755, "open": 0o666, "closed": 0o600, "script": 0o700, "folder": 0o777}
+    for name, mode in modes.items():
+        path = tree / name
+        path.mkdir() if name == "folder" else path.touch()
+        path.chmod(mode)
+    (tree / "link").symlink_to("/etc/hostname")
+    NOBODY.give(tree)
+    NOBODY.take_back(tree)
+    found = {path.name: path.lstat().st_mode & 0o7777 for path in tree.iterdir()}
+    found.pop("link")
+    assert found == {
+        "program": 0o755, "open": 0o644, "closed": 0o644, "script": 0o755, "folder": 0o755,
+    }  # fmt: skip
+    assert {path.lstat().st_uid for path in (tree, *tree.iterdir())} == {0}
+
+
+def test_the_copy_of_a_set_up_is_safe_whatever_modes_it_leaves(folder: Path):
+    def check_out(path: Path) -> None:
+        path.mkdir()
+        (path / "module.py").write_text("right")
+
+    worktree = Worktree(folder / "tree", NOBODY)
+    worktree.make(check_out)
+    (folder / "tree").chmod(0o777)
+    (folder / "tree" / "module.py").chmod(0o4777)
+    worktree.keep()
+    copy = f"pathlib.Path({str(folder)!r}, 'tree.prepared')"
+    assert not can_as_nobody(f"({copy} / 'module.py').write_text('wrong')")
+    assert not can_as_nobody(f"({copy} / 'new').touch()")
+    assert not (folder / "tree.prepared" / "module.py").stat().st_mode & 0o7022
+
+
+def living() -> Iterator[psutil.Process]:
+    """Processes of nobody that have not ended."""
+    uid = pwd.getpwnam("nobody").pw_uid
+    for process in psutil.process_iter(["uids", "status"]):
+        uids = process.info["uids"]
+        if uids and uids.real == uid and process.info["status"] != psutil.STATUS_ZOMBIE:
+            yield process
 
 
 def can_as_nobody(action: str) -> bool:

@@ -88,7 +88,7 @@ def test_anything_may_be_killed_at_any_moment(fleet: Fleet, victim: str):
         run_id = fleet.request("slower")
         fleet.await_trial()
         time.sleep(rng.uniform(0, 1.5))
-        kill_one(fleet, workers, victim, rng)
+        fleet.until(lambda: kill_one(fleet, workers, victim, rng))
         run = fleet.wait(run_id)
         assert run.status is Status.FINISHED, run.headline
         assert run.verdict is not Verdict.NO_CHANGE, "it is slower"
