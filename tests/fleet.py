@@ -38,11 +38,14 @@ Process = subprocess.Popen[bytes]
 class Fleet:
     """A project, a cluster and the processes that serve it; `alive` sees what trials left."""
 
-    def __init__(self, database_url: str, redis_program: Path, **settings: Any) -> None:
+    def __init__(
+        self, database_url: str, redis_program: Path, *, steps: int = 150, **settings: Any
+    ) -> None:
         # Short: sockets of turns lie below it, and a socket's path has 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="pl-"))
         self.folder.chmod(0o711)  # a trial's user may pass
         self.source = self.folder / "source"
+        self._steps = steps
         self.redis = redis.Server(redis_program)
         fast = {"lease_s": 10, "kill_grace_s": 3, "reconcile_s": 1, "max_losses": 3}
         self.settings = Settings(
@@ -62,14 +65,21 @@ class Fleet:
         self._slots: dict[int, str | None] = {}
 
     def __enter__(self) -> Self:
+        try:
+            self._set_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _set_up(self) -> None:
         self.redis.start()
-        make_trainer_repository(self.source, ["ok", "slower"], has_launcher=True)
+        make_trainer_repository(self.source, ["ok", "slower"], steps=self._steps, has_launcher=True)
         (self.folder / "artifacts").mkdir(mode=0o700)
         with transaction(self._sessions, self._send) as session:
             registry.add_project(session, name="trainers", source=str(self.source))
             size = len(os.sched_getaffinity(0))
             registry.serve_cluster(session, "local", "0", num_cpus=size, num_devices=0)
-        return self
 
     def __exit__(self, *_error: object) -> None:
         for process in self._processes:

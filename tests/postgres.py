@@ -45,7 +45,11 @@ class Server:
         return f"postgresql+psycopg://postgres@/{{}}?host={self._folder}"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -75,9 +79,9 @@ class Server:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT ends every connection, SIGQUIT does so as a crash would."""
-        assert self._process is not None
-        self._process.send_signal(how)
-        self._process.wait(30)
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(30)
 
     @property
     def _data(self) -> Path:

@@ -39,7 +39,11 @@ class Standalone:
         source = self.folder / "source"
         make_trainer_repository(source, ["slower"], steps=60, has_launcher=True)
         self.start()
-        self._client.post("/projects", {"name": "trainers", "source": str(source)})
+        try:
+            self.ask("POST", "/projects", {"name": "trainers", "source": str(source)})
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -29,6 +29,7 @@ def fleet(postgres_url: str, migrated_postgres: str, redis_program: Path) -> Ite
         Fleet(
             engine.url.render_as_string(hide_password=False),
             redis_program,
+            steps=60,
             lease_s=6,
             max_losses=30,
         ) as made,
