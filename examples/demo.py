@@ -6,7 +6,6 @@ only if the refactor is cleared, the slow commit is caught in time and the leak 
 """
 
 import argparse
-import json
 import os
 import shutil
 import socket
@@ -41,9 +40,8 @@ def main() -> None:
     """Run the demo; the exit code says whether every verdict is right."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".paceline" / "demo")
-    parser.add_argument("--json", action="store_true", help="print a machine-readable record")
     arguments = parser.parse_args()
-    console = Console(stderr=arguments.json)
+    console = Console()
     folder: Path = arguments.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
     revisions = make_repository(folder / "tinylm")
@@ -56,8 +54,6 @@ def main() -> None:
     report = _report(folder, [run["id"] for run in runs.values()])
     outcome = {name: judged(run, EXPECTED[name]) for name, run in runs.items()}
     minutes = (time.monotonic() - started) / 60
-    if arguments.json:
-        print(json.dumps({"outcome": outcome, "minutes": minutes, "runs": runs}))
     for name, word in outcome.items():
         console.print(f"{name:10s} {word:13s} {runs[name]['headline']}", soft_wrap=True)
     again = f"PACELINE_DATA_DIR={folder} {ROOT}/.venv/bin/paceline up"
