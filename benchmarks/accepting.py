@@ -28,7 +28,7 @@ def main() -> None:
     """Measure and print."""
     with postgresql() as database_url, api(database_url) as url:
         engine = make_engine(database_url)
-        with transaction(make_sessions(engine), lambda _message: None) as session:
+        with transaction(make_sessions(engine), factories.unsent) as session:
             registry.add_project(session, name="tinylm", source="/srv/tinylm")
             factories.cluster(session)
             token = factories.token(session, "bench", Scope.RUNS_WRITE, Scope.READ).text

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from benchmarks._servers import postgresql
 from service.db import leases, models
-from service.db.session import Message, make_engine, make_sessions, transaction
+from service.db.session import make_engine, make_sessions, transaction
 from service.domain import Status
 from tests import factories
 
@@ -35,7 +35,7 @@ def main() -> None:
 def _make_jobs(url: str, count: int) -> None:
     """Queued jobs: copies of one that was planned."""
     engine = make_engine(url)
-    with transaction(make_sessions(engine), _nowhere) as session:
+    with transaction(make_sessions(engine), factories.unsent) as session:
         first = factories.job(session)
         for number in range(1, CROWD):
             factories.slot_id(session, number)
@@ -73,23 +73,19 @@ def _work(url: str, number: int, share: int, barrier: Barrier) -> None:
     """One worker: claims and releases its share."""
     engine = make_engine(url)
     sessions = make_sessions(engine)
-    with transaction(sessions, _nowhere) as session:
+    with transaction(sessions, factories.unsent) as session:
         slot_id: UUID = factories.slot_id(session, number)
     barrier.wait()
     done = 0
     while done < share:
-        with transaction(sessions, _nowhere) as session:
+        with transaction(sessions, factories.unsent) as session:
             claim = leases.claim(session, slot_id, owner=str(number), lease_s=30)
         if claim is None:  # others hold what it saw first
             continue
-        with transaction(sessions, _nowhere) as session:
+        with transaction(sessions, factories.unsent) as session:
             leases.release(session, claim, Status.FINISHED)
         done += 1
     engine.dispose()
-
-
-def _nowhere(_message: Message) -> None:
-    pass
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from benchmarks._servers import postgresql
 from service.db import migration, models
 from service.db.base import Samples
-from service.db.session import Message, make_engine, make_sessions, transaction
+from service.db.session import make_engine, make_sessions, transaction
 from service.domain import Role
 from service.stats.summary import summarize
 from service.usecases import recording
@@ -64,7 +64,7 @@ def _compare(name: str, url: str) -> float:
     engine = make_engine(url)
     ROWS.create(engine)
     sessions = make_sessions(engine)
-    with transaction(sessions, _nowhere) as session:
+    with transaction(sessions, factories.unsent) as session:
         job = factories.job(session)
         recording.record_solo(
             session, job, job.job_cases[0].case_id, factories.trial(Role.BASELINE)
@@ -80,13 +80,13 @@ def _compare(name: str, url: str) -> float:
     for _ in range(NUM_TRIALS):
         samples = {name: rng.lognormal(-3, 0.02, RANKS * STEPS) for name in METRICS}
         for way, store in ways.items():
-            with transaction(sessions, _nowhere) as session:
+            with transaction(sessions, factories.unsent) as session:
                 copy = models.Trial(**{**columns, "id": uuid4()})
                 session.add(copy)
                 session.flush()
                 ident = copy.id
             start = time.perf_counter()
-            with transaction(sessions, _nowhere) as session:
+            with transaction(sessions, factories.unsent) as session:
                 store(session, ident, samples)
             seconds[way].append(time.perf_counter() - start)
     with engine.connect() as connection:
@@ -124,10 +124,6 @@ def _store_rows(session: Session, trial_id: UUID, samples: Mapping[str, Samples]
             for i, x in enumerate(values.tolist())
         ],
     )
-
-
-def _nowhere(_message: Message) -> None:
-    pass
 
 
 if __name__ == "__main__":

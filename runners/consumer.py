@@ -5,8 +5,8 @@ from typing import Any
 from celery import Celery, signals
 
 from runners.app import queues
-from runners.context import Worker
 from runners.tasks import register
+from runners.worker import Worker
 
 _NUM_TASKS = 4  # one measures, for the slot admits one; the others plan and reconcile meanwhile
 

@@ -6,10 +6,10 @@ import time
 from contextlib import suppress
 
 from runners import guard
-from runners.context import Worker
 from runners.lease import Heartbeat
 from runners.measure import Measuring
 from runners.spec import slot_tag
+from runners.worker import Worker
 from service.db import leases
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES

@@ -8,7 +8,7 @@ from typing import Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from runners.context import Worker
+from runners.worker import Worker
 from service.db import leases
 from service.domain import CANCELLED
 from service.errors import LeaseLost, MeasurementFailed, WorkerStopping

@@ -75,17 +75,15 @@ class _Server(Child):
         super().__init__("runners.turnserver", order)
 
     def await_sockets(self, paths: Collection[str]) -> None:
-        """Wait until the server listens."""
-        while not all(Path(path).is_socket() for path in paths):
-            if self.exit_code is not None:
-                raise RuntimeError(f"the turn server ended with {self.exit_code}")
+        """Wait until the server listens, or is gone, which its outcome will say."""
+        while self.exit_code is None and not all(Path(path).is_socket() for path in paths):
             time.sleep(_POLL_S / 10)
 
     def outcome(self) -> turnserver.Outcome:
         """How the turns ended; a server that still runs is told to let the sides go."""
         answer = self.answer()
         if answer is None:
-            raise RuntimeError(f"the turn server ended with {self.exit_code}")
+            return turnserver.Outcome(ended=TurnsEnded.UNSERVED)
         return turnserver.Outcome(**answer | {"ended": TurnsEnded(answer["ended"])})
 
 
@@ -107,6 +105,9 @@ def _end_trials(
 ) -> dict[Role, Failure]:
     """Bring both trials to their end; returns the failures that only the turn server could see."""
     seen: dict[Role, Failure] = {}
+    if turns.ended is TurnsEnded.UNSERVED:
+        detail = "The process that hands out the turns was killed."
+        seen = dict.fromkeys(trials, Failure(reason=FailureReason.INTERNAL, detail=detail))
     if turns.side is not None and turns.ended in (TurnsEnded.STALLED, TurnsEnded.NO_SHOW):
         culprit = trials[Role(turns.side)]
         if culprit.outcome() is None:  # else it ended by itself meanwhile, and its end says why

@@ -11,12 +11,12 @@ from sqlalchemy.orm import Session
 
 from runners import environment
 from runners.bench import Bench
-from runners.context import Worker
 from runners.library import library
 from runners.lockstep import measure_lockstep
 from runners.pair import first_side, measure_abba, measure_solo
 from runners.sides import prepare_sides
 from runners.spec import Limits
+from runners.worker import Worker
 from service import domain, plugins
 from service.db import catalog, leases, models, results
 from service.db import runs as runs_db

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from runners.checkout import Mirror
-from runners.context import Worker
+from runners.worker import Worker
 from service import manifest
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES

@@ -5,10 +5,10 @@ from functools import partial
 
 from runners.bench import Check, PreparedSide
 from runners.checkout import Mirror
-from runners.context import Worker
 from runners.installation import install
 from runners.plan import read_manifest
 from runners.shell import Shell
+from runners.worker import Worker
 from runners.worktree import Worktree
 from service.db import models
 from service.domain import Role, content_hash

@@ -5,9 +5,9 @@ from uuid import UUID
 from celery import Celery
 
 from runners.app import RECONCILE_TASK, num_waiting
-from runners.context import Worker
 from runners.execute import execute_jobs
 from runners.plan import plan_run
+from runners.worker import Worker
 from service.logs import bound
 from service.usecases import runs
 from service.usecases.runs import EXECUTE_TASK, PLAN_TASK

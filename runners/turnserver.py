@@ -68,6 +68,7 @@ class TurnsEnded(StrEnum):
     STALLED = "stalled"
     NO_SHOW = "no_show"  # a side did not reach its first step
     RELEASED = "released"  # the worker let go of the server
+    UNSERVED = "unserved"  # the server was killed
 
     @property
     def is_orderly(self) -> bool:
@@ -84,11 +85,11 @@ class Outcome:
     """
 
     ended: TurnsEnded
-    side: str | None
-    rank: int | None
-    num_turns: int  # per side, warm-up left out
-    steps_per_turn: int
-    standard_error: float | None
+    side: str | None = None
+    rank: int | None = None
+    num_turns: int = 0  # per side, warm-up left out
+    steps_per_turn: int = 1
+    standard_error: float | None = None
 
 
 class _SideEnded(Exception):

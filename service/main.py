@@ -13,9 +13,9 @@ from fastapi.responses import RedirectResponse
 from dashboards.router import make_router
 from runners import environment
 from runners.app import make_app, make_send
-from runners.context import Worker
-from runners.inprocess import InProcessWorker
 from runners.isolation import open_data_dir
+from runners.standalone import InProcessWorker
+from runners.worker import Worker
 from service.api import (
     access,
     events,

@@ -8,9 +8,9 @@ import typer
 
 from runners import environment
 from runners.app import make_app, make_send
-from runners.context import Worker
 from runners.isolation import open_data_dir
-from runners.process import run_beat, run_worker
+from runners.production import run_beat, run_worker
+from runners.worker import Worker
 from service import logs
 from service.cli.production import production_settings
 from service.db.session import make_engine, make_sessions, transaction

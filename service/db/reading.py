@@ -174,11 +174,10 @@ def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str
 
 
 def _side(row: models.Run, role: Role, side: models.Side | None) -> SideView:
-    asked = row.request[role] or row.request[Role.CANDIDATE]
-    is_parent = row.request[role] is None
+    asked = row.request[role]
     revision = side.revision if side is not None else None
     return SideView(
-        requested=f"{asked['revision']}^1" if is_parent else asked["revision"],
+        requested=asked["revision"],
         sha=revision.sha if revision else None,
         subject=revision.subject if revision else None,
         author=revision.author if revision else None,

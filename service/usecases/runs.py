@@ -69,7 +69,7 @@ def request(session: Session, body: RunRequest, *, requested_by: str | None = No
         project_id=project.id,
         cluster_id=cluster.id,
         intent=body.intent,
-        request=asdict(body),
+        request=asdict(_with_baseline(body)),
         requested_by=requested_by,
         seed=secrets.randbelow(2**31),
     )
@@ -79,12 +79,15 @@ def request(session: Session, body: RunRequest, *, requested_by: str | None = No
     return run
 
 
+def _with_baseline(body: RunRequest) -> RunRequest:
+    """The request with its baseline: by default the candidate's first parent."""
+    parent = replace(body.candidate, revision=f"{body.candidate.revision}^1")
+    return replace(body, baseline=body.baseline or parent)
+
+
 def requested_sides(run: models.Run) -> tuple[SideSpec, SideSpec]:
     """Baseline and candidate as they were asked for."""
-    candidate = SideSpec(**run.request["candidate"])
-    if run.request["baseline"] is None:
-        return replace(candidate, revision=f"{candidate.revision}^1"), candidate
-    return SideSpec(**run.request["baseline"]), candidate
+    return SideSpec(**run.request["baseline"]), SideSpec(**run.request["candidate"])
 
 
 def policy_in_force(run: models.Run, policy: domain.Policy) -> domain.Policy:

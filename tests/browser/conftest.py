@@ -24,6 +24,7 @@ from service.artifacts import ArtifactStore
 from service.db import models
 from service.db.base import Base
 from service.db.session import Sessions, make_engine, make_sessions, transaction
+from tests import factories
 from tests.browser.scenes import store_all
 from tests.conftest import missing
 
@@ -83,7 +84,7 @@ def _serve(
     engine = make_engine(f"sqlite:///{folder / 'test.db'}")
     Base.metadata.create_all(engine)
     app = FastAPI()
-    app.state.sessions, app.state.send = make_sessions(engine), lambda _message: None
+    app.state.sessions, app.state.send = make_sessions(engine), factories.unsent
     app.state.access = Access(asks_token=asks_token, key="k" * 32)
     app.state.artifacts = ArtifactStore(str(folder / "artifacts"))
     with transaction(app.state.sessions, app.state.send) as session:

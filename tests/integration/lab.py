@@ -9,8 +9,8 @@ import pytest
 
 from runners import measure
 from runners.bench import Bench
-from runners.context import Worker
 from runners.execute import execute_jobs
+from runners.worker import Worker
 from service.config import Settings
 from service.db import models, reading
 from service.db import runs as runs_db

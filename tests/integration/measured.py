@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session, object_session
 from service.db import models, results
 from service.db import runs as runs_db
 from service.db.base import Samples
-from service.db.session import Message
 from service.domain import (
     MetricPolicy,
     Policy,
@@ -23,10 +22,6 @@ from service.usecases.recording import PairResult
 from tests import factories
 
 POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
-
-
-def no_message(_message: Message) -> None:
-    pass
 
 
 def case_id(job: models.Job) -> UUID:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from service.api.access import declared
 from service.domain import Scope
-from tests.integration.guarded import BASE, bearer, logged_in, production, send_form, token
+from tests.integration.production import BASE, bearer, logged_in, production, send_form, token
 
 Headers = dict[str, str]
 

@@ -190,7 +190,7 @@ def store(session: Session) -> dict[str, str]:
 
 
 def test_filters(client: TestClient, app: FastAPI):
-    with transaction(app.state.sessions, lambda _message: None) as session:
+    with transaction(app.state.sessions, factories.unsent) as session:
         names = {ident: name for name, ident in store(session).items()}
 
     def found(query: str) -> set[str]:

@@ -73,7 +73,7 @@ class Service:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        with transaction(self.app.state.sessions, lambda _message: None) as session:
+        with transaction(self.app.state.sessions, factories.unsent) as session:
             yield session
 
     def record_pair(self, position: int) -> None:

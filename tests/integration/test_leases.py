@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from runners.context import Worker
 from runners.lease import Heartbeat
+from runners.worker import Worker
 from service.config import Settings
 from service.db import leases, models
 from service.db import runs as runs_db
 from service.db.leases import Claim
-from service.db.session import Message, Sessions, transaction
+from service.db.session import Sessions, transaction
 from service.domain import Failure, FailureReason, Status
 from service.errors import LeaseLost, MeasurementFailed
 from service.usecases import runs
@@ -27,22 +27,18 @@ from tests import factories
 LEASE_S = 30.0
 
 
-def no_message(_message: Message) -> None:
-    pass
-
-
 @pytest.fixture
 def job_id(sessions: Sessions) -> UUID:
     return add_job(sessions)
 
 
 def add_job(sessions: Sessions) -> UUID:
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         return factories.job(session).id
 
 
 def add_slot(sessions: Sessions, number: int = 0) -> UUID:
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         return factories.slot_id(session, number)
 
 
@@ -50,7 +46,7 @@ def claim(
     sessions: Sessions, *, slot: int = 0, owner: str = "a", lease_s: float = LEASE_S
 ) -> Claim | None:
     slot_id = add_slot(sessions, slot)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         return leases.claim(session, slot_id, owner=owner, lease_s=lease_s)
 
 
@@ -73,7 +69,7 @@ def slots(sessions: Sessions) -> list[models.Slot]:
 
 def take_back(sessions: Sessions, *, grace_s: float, max_losses: int = 3) -> list[UUID]:
     """Runs of the jobs that were taken back."""
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         return leases.take_back_expired(session, grace_s=grace_s, max_losses=max_losses)
 
 
@@ -131,14 +127,14 @@ def test_several_slots_serve_several_jobs_each_once(sessions: Sessions):
 
 def test_the_urgent_go_first_then_the_oldest(sessions: Sessions):
     first, second, urgent = (add_job(sessions) for _ in range(3))
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         runs_db.job(session, urgent).priority = 1
     found = [claim(sessions, slot=number) for number in range(3)]
     assert [each and each.job_id for each in found] == [urgent, first, second]
 
 
 def test_a_slot_is_of_one_cluster_only(sessions: Sessions, job_id: UUID):
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         other = serve_cluster(session, "other", "0", num_cpus=4, num_devices=0)
         assert leases.claim(session, other.id, owner="a", lease_s=LEASE_S) is None
     assert job(sessions, job_id).status is Status.QUEUED
@@ -147,7 +143,7 @@ def test_a_slot_is_of_one_cluster_only(sessions: Sessions, job_id: UUID):
 @pytest.mark.parametrize("status", [Status.FINISHED, Status.FAILED, Status.CANCELLED])
 def test_release_ends_the_job_and_frees_the_slot(sessions: Sessions, job_id: UUID, status: Status):
     found = claimed(sessions, job_id)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         leases.release(session, found, status, Failure(reason=FailureReason.CRASHED, detail="why"))
     row = job(sessions, job_id)
     assert (row.status, row.failure_reason, row.failure_detail) == (
@@ -177,7 +173,7 @@ def test_stale_writes_are_refused(sessions: Sessions, job_id: UUID, number: int,
     assert take_back(sessions, grace_s=0) == [stale.run_id]
     fresh = claimed(sessions, job_id) if taken_over else None
     before = job(sessions, job_id)
-    with pytest.raises(LeaseLost), transaction(sessions, no_message) as session:
+    with pytest.raises(LeaseLost), transaction(sessions, factories.unsent) as session:
         stale_writes(stale)[number](session)
     after = job(sessions, job_id)
     assert after.status is before.status
@@ -185,7 +181,7 @@ def test_stale_writes_are_refused(sessions: Sessions, job_id: UUID, number: int,
     assert (slots(sessions)[0].job_id is not None) == taken_over
     if fresh is not None:
         assert fresh.token > stale.token
-        with transaction(sessions, no_message) as session:
+        with transaction(sessions, factories.unsent) as session:
             leases.fence(session, fresh)
 
 
@@ -194,7 +190,7 @@ def test_a_write_after_a_lost_fence_is_rolled_back(sessions: Sessions, job_id: U
     take_back(sessions, grace_s=0)
 
     def write() -> None:
-        with transaction(sessions, no_message) as session:
+        with transaction(sessions, factories.unsent) as session:
             runs_db.job(session, job_id).device_s += 100
             leases.fence(session, stale)
 
@@ -217,7 +213,7 @@ def test_an_expired_lease_is_kept_for_the_grace(sessions: Sessions, job_id: UUID
 
 def test_a_lease_that_is_renewed_is_not_requeued(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id, lease_s=-60)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         assert leases.extend(session, found, lease_s=LEASE_S) is False
     assert take_back(sessions, grace_s=0) == []
 
@@ -239,7 +235,7 @@ def test_a_job_that_loses_too_many_workers_fails(sessions: Sessions, job_id: UUI
 def test_a_job_that_goes_forward_may_lose_many_workers(sessions: Sessions, job_id: UUID):
     for position in range(4):
         claimed(sessions, job_id, lease_s=-1)
-        with transaction(sessions, no_message) as session:
+        with transaction(sessions, factories.unsent) as session:
             row = runs_db.job(session, job_id)
             environment = factories.environment(session, row)
             case_id = row.job_cases[0].case_id
@@ -253,7 +249,7 @@ def test_a_job_that_comes_back_is_not_queued_against_the_wish_to_cancel(
     sessions: Sessions, job_id: UUID, way: str
 ):
     found = claimed(sessions, job_id, lease_s=-1)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         runs.cancel(session, found.run_id)
         if way == "lost":
             runs.reconcile(session, grace_s=0, max_losses=3, idempotency_s=1e6)
@@ -271,12 +267,12 @@ def test_cancelling_and_claiming_at_once_leaves_no_slot_taken(sessions: Sessions
         run_id = job(sessions, job_id).run_id
 
         def cancel(run_id: UUID = run_id) -> None:
-            with transaction(sessions, no_message) as session:
+            with transaction(sessions, factories.unsent) as session:
                 runs.cancel(session, run_id)
 
         found, _ = sorted(at_once([lambda: claim(sessions), cancel]), key=lambda x: x is None)
         if isinstance(found, Claim):
-            with transaction(sessions, no_message) as session:
+            with transaction(sessions, factories.unsent) as session:
                 assert leases.extend(session, found, lease_s=LEASE_S), "it hears of the wish"
                 leases.release(session, found, Status.CANCELLED)
                 runs.settle(session, run_id)
@@ -286,7 +282,7 @@ def test_cancelling_and_claiming_at_once_leaves_no_slot_taken(sessions: Sessions
 
 def test_handing_back_queues_the_job_as_it_is(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         runs_db.job(session, job_id).device_s += 7
         leases.hand_back(session, found)
     row = job(sessions, job_id)
@@ -298,15 +294,15 @@ def test_handing_back_queues_the_job_as_it_is(sessions: Sessions, job_id: UUID):
 
 def test_the_heartbeat_brings_the_wish_to_cancel(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         runs.cancel(session, found.run_id)
     assert job(sessions, job_id).status is Status.RUNNING
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         assert leases.extend(session, found, lease_s=LEASE_S) is True
 
 
 def test_times_are_the_database_s(sessions: Sessions):
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         first = leases.database_now(session)
         time.sleep(0.01)
         second = leases.database_now(session)
@@ -321,7 +317,7 @@ def beating(sessions: Sessions, found: Claim, lease_s: float) -> Heartbeat:
 def worker(sessions: Sessions, lease_s: float) -> Worker:
     settings = Settings(lease_s=lease_s)
     return Worker(
-        name="w", settings=settings, sessions=sessions, send=no_message, slot_id=UUID(int=3)
+        name="w", settings=settings, sessions=sessions, send=factories.unsent, slot_id=UUID(int=3)
     )
 
 
@@ -352,7 +348,7 @@ def test_a_heartbeat_notices_that_the_job_was_taken(sessions: Sessions, job_id: 
 
 def test_a_heartbeat_notices_the_wish_to_cancel(sessions: Sessions, job_id: UUID):
     found = claimed(sessions, job_id)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         runs.cancel(session, found.run_id)
     with beating(sessions, found, 0.5) as heartbeat:
         error = until_raised(heartbeat, 2)

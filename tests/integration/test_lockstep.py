@@ -1,9 +1,11 @@
 """A pair in lock-step, launched for real but without torchrun: one torch-free rank a side."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+import psutil
 import pytest
 
 from runners.artifacts import RunArtifacts
@@ -12,7 +14,7 @@ from runners.launchers import local
 from runners.lockstep import measure_lockstep
 from runners.spec import Limits
 from service.artifacts import ArtifactStore
-from service.domain import Case, Role
+from service.domain import Case, FailureReason, Role
 
 ROOT = Path(__file__).parents[2]
 STRAY_S = 77.0  # of a step that no turn was handed out for
@@ -66,3 +68,21 @@ def test_only_steps_that_a_turn_was_handed_out_for_are_counted(
     for trial in pair.trials.values():
         assert trial.samples["step_time_s"].max() < STRAY_S
         assert {file.name for file in trial.files} == {"log.txt", "rank-0.jsonl"}
+
+
+def test_a_killed_turn_server_makes_the_pair_invalid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local, "command", lambda spec: [str(spec.python), *spec.program])
+
+    def kill_server() -> None:
+        for child in psutil.Process().children():
+            if "runners.turnserver" in child.cmdline():
+                child.kill()
+
+    bench = replace(make_bench(tmp_path), check=kill_server)
+    case = Case(name="stray", script="train.py", world_size=1, timeout_s=100)
+    pair = measure_lockstep(bench, case, Role.BASELINE, seed=7)
+    assert pair.invalid is not None
+    assert pair.invalid.reason is FailureReason.INTERNAL
+    assert "was killed" in pair.invalid.detail

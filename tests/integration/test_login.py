@@ -20,7 +20,7 @@ from service.main import create_app
 from service.usecases import access
 from tests import factories
 from tests.conftest import on_sqlite
-from tests.integration.guarded import BASE, KEY, logged_in, production, send_form, token
+from tests.integration.production import BASE, KEY, logged_in, production, send_form, token
 
 LOOPBACK = "http://127.0.0.1:8321"
 
@@ -40,7 +40,7 @@ def client(app: FastAPI) -> TestClient:
 def alone(engine: Engine) -> Iterator[FastAPI]:
     """The standalone service, its worker not started."""
     app = create_app(Settings(database_url=engine.url.render_as_string(hide_password=False)))
-    app.state.send = lambda _message: None
+    app.state.send = factories.unsent
     yield app
     app.state.engine.dispose()
 

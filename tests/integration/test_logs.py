@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from runners.app import make_app
 from runners.artifacts import RunArtifacts
 from runners.bench import Bench, PreparedSide
-from runners.context import Worker
 from runners.launchers import local
 from runners.pair import measure_solo
 from runners.plan import plan_run
 from runners.spec import Limits
 from runners.tasks import register
+from runners.worker import Worker
 from service import logs
 from service.artifacts import ArtifactStore
 from service.config import Settings
@@ -247,14 +247,10 @@ def test_secrets_are_not_logged(
 @pytest.fixture
 def worker(sessions: Sessions, tmp_path: Path) -> Worker:
     settings = Settings(data_dir=tmp_path)
-    send = no_message
+    send = factories.unsent
     with transaction(sessions, send) as session:
         slot_id = factories.slot_id(session)
     return Worker(name="w-1", settings=settings, sessions=sessions, send=send, slot_id=slot_id)
-
-
-def no_message(_message: Message) -> None:
-    pass
 
 
 @on_sqlite

@@ -36,16 +36,12 @@ BASE = "http://127.0.0.1:8321"
 Numbers = dict[tuple[str, ...], float]  # by the name and the values of the labels
 
 
-def no_message(_message: Message) -> None:
-    pass
-
-
 def make_app(engine: Engine) -> FastAPI:
     app = FastAPI()
     app.state.engine, app.state.sessions = engine, make_sessions(engine)
     app.state.access = Access(asks_token=False, key="k" * 32)
     monitor = Monitor(engine, app.state.sessions)
-    app.state.send = monitor.counted(no_message)
+    app.state.send = monitor.counted(factories.unsent)
     stack.install(app, monitor, is_standalone=True)
     for router in (runs.router, health.router, monitoring.router):
         app.include_router(router)
@@ -87,7 +83,7 @@ def recent(*, minutes: float, **values: Any) -> dict[str, Any]:
 def record_pair(
     sessions: Sessions, job: models.Job, position: int, *, minutes: float, **values: Any
 ) -> None:
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         recording.record_pair(
             session,
             job,
@@ -105,7 +101,7 @@ def test_on_the_first_day_there_is_no_cluster(client: TestClient):
 
 
 def test_every_cluster_has_its_numbers_before_there_is_work(client: TestClient, sessions: Sessions):
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         factories.cluster(session, num_slots=3)
     found = numbers(client)
     of_cluster = {key: number for key, number in found.items() if "local" in key}
@@ -125,7 +121,7 @@ def test_every_cluster_has_its_numbers_before_there_is_work(client: TestClient, 
 
 def test_the_state_of_runs_jobs_and_slots(client: TestClient, sessions: Sessions):
     ago = {"unplanned": 700, "queued": 300}
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         factories.cluster(session, num_slots=2)
         jobs = [factories.job(session) for _ in range(4)]
         unplanned = factories.run(session)
@@ -133,7 +129,7 @@ def test_the_state_of_runs_jobs_and_slots(client: TestClient, sessions: Sessions
         unplanned.created_at = now - timedelta(seconds=ago["unplanned"])
         jobs[3].created_at = now - timedelta(seconds=ago["queued"])
         jobs[3].priority = 9
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         for number, lease_s in enumerate((30, -1)):
             slot_id = factories.slot_id(session, number)
             assert leases.claim(session, slot_id, owner="a", lease_s=lease_s)
@@ -152,7 +148,7 @@ def test_the_state_of_runs_jobs_and_slots(client: TestClient, sessions: Sessions
 
 
 def test_what_was_measured_recently(client: TestClient, sessions: Sessions):
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         job, old = factories.job(session), factories.job(session)
         old_run = session.get_one(models.Run, old.run_id)
         old_run.created_at -= timedelta(days=8)
@@ -259,8 +255,8 @@ def test_messages_are_counted_by_task(engine: Engine):
     def refuse(_message: Message) -> None:
         raise ConnectionError
 
-    monitor.counted(no_message)(Message("paceline.plan_run", ("1",)))
-    monitor.counted(no_message)(Message("paceline.plan_run", ("2",)))
+    monitor.counted(factories.unsent)(Message("paceline.plan_run", ("1",)))
+    monitor.counted(factories.unsent)(Message("paceline.plan_run", ("2",)))
     with pytest.raises(ConnectionError):
         monitor.counted(refuse)(Message("paceline.execute_job", ("3",)))
 
@@ -360,7 +356,7 @@ where j.status = 'finished';
 @pytest.mark.postgres
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 def test_no_query_reads_all_that_was_ever_measured(engine: Engine, sessions: Sessions):
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         job = factories.job(session)
     record_pair(sessions, job, 0, minutes=5)
     with engine.begin() as connection:

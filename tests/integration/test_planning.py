@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from runners import plan as planning
-from runners.context import Worker
 from runners.plan import plan_run
+from runners.worker import Worker
 from service.config import Settings
 from service.db import catalog, models
 from service.db import runs as runs_db

@@ -31,7 +31,6 @@ from tests.integration.measured import (
     by_metric,
     case_id,
     judged,
-    no_message,
     pairs_with,
     record,
     reporting,
@@ -346,7 +345,7 @@ def test_a_view_holds_what_was_measured(session: Session, job: models.Job):
 
 def test_a_list_of_runs_asks_the_database_a_fixed_number_of_times(sessions: Sessions):
     def statements(num_runs: int) -> int:
-        with transaction(sessions, no_message) as session:
+        with transaction(sessions, factories.unsent) as session:
             for _ in range(num_runs):
                 factories.job(session)
         seen: list[str] = []

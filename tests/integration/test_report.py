@@ -38,7 +38,7 @@ def paceline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Paceline:
 
 
 def test_a_log_that_is_gone_is_told_as_on_the_pages(sessions: Sessions, tmp_path: Path):
-    with transaction(sessions, lambda _message: None) as session:
+    with transaction(sessions, factories.unsent) as session:
         job = factories.job(session)
         log = StoredFile(kind="log", name="log.txt", path="gone/log.txt", num_bytes=9)
         failed = replace(factories.failed_trial(Role.CANDIDATE), files=(log,))
@@ -56,7 +56,7 @@ def test_it_says_which_database_it_reads(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    with transaction(sessions, lambda _message: None) as session:
+    with transaction(sessions, factories.unsent) as session:
         run = factories.run(session)
     monkeypatch.setenv("PACELINE_DATABASE_URL", str(engine.url))
     assert paceline("report", str(run.id)) == 0

@@ -22,7 +22,6 @@ from tests import factories
 from tests.integration.measured import (
     POLICY,
     case_id,
-    no_message,
 )
 
 
@@ -46,7 +45,7 @@ def test_a_case_and_a_policy_come_back_from_the_database(sessions: Sessions):
         arguments=("--text", "é \U0001f3d6"), timeout_s=600.0, arrangement=Arrangement.ABBA
     )
     policy = Policy(metrics=POLICY.metrics, max_pairs=8, budget_device_hours=0.1)
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         job_id = factories.job(session, cases=[case], policy=policy).id
     with sessions() as session:
         job = runs_db.job(session, job_id)
@@ -140,7 +139,7 @@ def test_a_time_without_a_zone_is_refused(session: Session, job: models.Job):
 
 def test_the_reconciler_finds_what_was_lost(sessions: Sessions):
     sent: list[Message] = []
-    with transaction(sessions, no_message) as session:
+    with transaction(sessions, factories.unsent) as session:
         unplanned = factories.run(session).id
         runs_db.lock(session, unplanned).created_at = factories.NOON
         young = factories.run(session).id

@@ -19,7 +19,7 @@ from service.errors import Conflict, Forbidden, Refused, Unauthenticated
 from service.usecases import access
 from tests import factories
 from tests.conftest import on_sqlite
-from tests.integration.guarded import BASE, bearer, production, token
+from tests.integration.production import BASE, bearer, production, token
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from celery import Celery, signals
 from celery.beat import Scheduler, Service
 
 from runners.consumer import make_consumer
-from runners.context import Worker
+from runners.worker import Worker
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ def production(engine: Engine) -> Iterator[FastAPI]:
     app = create_app(
         Settings(database_url=url, broker_url="redis://localhost", secret_key=SecretStr(KEY))
     )
-    app.state.send = lambda _message: None
+    app.state.send = factories.unsent
     yield app
     app.state.engine.dispose()
 

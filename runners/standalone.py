@@ -6,8 +6,8 @@ import threading
 from celery import Celery
 
 from runners.consumer import make_consumer
-from runners.context import Worker
 from runners.tasks import reconcile
+from runners.worker import Worker
 
 logger = logging.getLogger(__name__)
 
