@@ -1,4 +1,4 @@
-"""Values as people read them: the only place where units are converted."""
+"""Values as people read them: the place where units are converted."""
 
 import math
 import re

@@ -12,14 +12,12 @@ from uuid import UUID
 from runners.account import OWN, Account
 from runners.artifacts import RunArtifacts
 from runners.launchers import Launcher
-from runners.spec import LaunchSpec, Limits
+from runners.spec import Check, LaunchSpec, Limits
 from runners.variables import of_trial
 from service.domain import Case, Role
 from workloads.records import DIRECTORY_VARIABLE
 
 _SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"  # as in workloads/turns.py, which is the side's
-
-Check = Callable[[], None]  # raises when the measurement must stop
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,13 +24,10 @@ class Guarded:
             self._outcome = self._read_outcome()
         return self._outcome
 
-    def wait(self, check: Callable[[], None], limit_s: float | None = None) -> Outcome:
-        """How the command ended; past the limit it is ended. Raises what `check` raises."""
-        start = time.monotonic()
+    def wait(self, check: Callable[[], None]) -> Outcome:
+        """How the command ended. Raises what `check` raises."""
         while (outcome := self.poll()) is None:
             check()
-            if limit_s is not None and time.monotonic() - start > limit_s:
-                return self.cancel()
             time.sleep(_POLL_S)
         return outcome
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from runners.account import OWN, Account
-from runners.bench import Check
 from runners.guard import Ended, Order
 from runners.guarded import Guarded
 from runners.plainfile import read_plain
-from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE
+from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE, Check
 from runners.variables import of_ours, of_setup
 from service.domain import Failure, FailureReason
 from service.errors import MeasurementFailed

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from runners.bench import Check, PreparedSide
+from runners.bench import PreparedSide
 from runners.checkout import Mirror
 from runners.installation import install
 from runners.plan import read_manifest
 from runners.shell import Shell
+from runners.spec import Check
 from runners.worker import Worker
 from runners.worktree import Worktree
 from service.db import models

@@ -1,6 +1,6 @@
 """What a launcher is told: one trial, ready to start."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -10,6 +10,9 @@ from runners.account import OWN, Account
 # Everything that a trial or a set-up starts carries both, by which a sweep finds it.
 TRIAL_VARIABLE = "PACELINE_TRIAL_ID"
 SLOT_VARIABLE = "PACELINE_SLOT_ID"
+
+
+Check = Callable[[], None]  # raises when what is under way must stop
 
 
 def slot_tag(slot_id: UUID) -> str:

@@ -1,4 +1,4 @@
-"""Values that /openapi.json shows as examples. They are views, so they cannot go out of date."""
+"""Values that /openapi.json shows as examples. They are views, so they have every field."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -56,7 +56,7 @@ class NewTokenView(TokenView):
 
 
 _TOKEN = TokenView(
-    id="q7rk2m9x4tpa",
+    id="5f0c9a12b7de",
     name="ci",
     scopes=[Scope.READ, Scope.RUNS_WRITE],
     created_by="ada",
