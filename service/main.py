@@ -1,8 +1,6 @@
 """The composition root: builds the service out of its parts. Everything else takes arguments."""
 
 import logging
-import os
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
@@ -11,9 +9,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import RedirectResponse
 
 from dashboards.router import make_router
-from runners import environment
 from runners.app import make_app, make_send
-from runners.isolation import open_data_dir
 from runners.standalone import InProcessWorker
 from runners.worker import Worker
 from service.api import (
@@ -29,9 +25,9 @@ from service.api import (
 from service.api.access import OPEN, needs
 from service.artifacts import ArtifactStore
 from service.config import Settings
-from service.db.session import Send, Sessions, make_engine, make_sessions, transaction
+from service.db.session import Send, Sessions, make_engine, make_sessions
 from service.domain import Scope
-from service.usecases.registry import LOCAL_CLUSTER, serve_cluster
+from service.usecases.registry import LOCAL_CLUSTER
 
 logger = logging.getLogger(__name__)
 
@@ -84,22 +80,7 @@ def _in_process(
     celery: Celery, settings: Settings, sessions: Sessions, send: Send
 ) -> Iterator[None]:
     """A worker in threads of this process, measuring on the cluster `local`, this machine."""
-    with transaction(sessions, send) as session:
-        slot = serve_cluster(
-            session,
-            LOCAL_CLUSTER,
-            "0",
-            num_cpus=len(os.sched_getaffinity(0)),
-            num_devices=environment.num_devices(),
-        )
-    worker = Worker(
-        name=f"{socket.gethostname()}-{os.getpid()}",
-        settings=settings,
-        sessions=sessions,
-        send=send,
-        slot_id=slot.id,
-        account=open_data_dir(settings),
-    )
+    worker = Worker.serving(settings, sessions, send, cluster=LOCAL_CLUSTER, slot="0")
     threads = InProcessWorker(celery, worker, LOCAL_CLUSTER)
     threads.start()
     try:
