@@ -15,7 +15,7 @@ demo: $(READY)
 test: $(READY) debian-packages lint
 	PACELINE_TEST_REQUIRE=$(REQUIRE) $(BIN)/python -m pytest tests -m "not chaos$(if $(SLOW),, and not slow)"
 
-# Kills whatever may die, whenever: half an hour on two cores.
+# Kills a worker before and after every commit of a job: half an hour on two cores.
 chaos: $(READY)
 	$(BIN)/python -m pytest tests -m chaos
 

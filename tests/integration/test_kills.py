@@ -16,7 +16,7 @@ from tests.conftest import postgres_database
 from tests.fleet import Fleet, Process, assert_right, assert_whole
 from tests.standalone import Standalone
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 MINUTE_S = 60.0
 VICTIMS = ("worker", "guard", "turnserver", "agent", "rank")
@@ -43,6 +43,7 @@ def assert_nothing_is_left(fleet: Fleet) -> None:
     fleet.until(lambda: fleet.held() == 0, MINUTE_S)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_worker_may_die_at_every_commit_of_a_job(fleet: Fleet, moment: str):
     fleet.start("beat")
@@ -61,6 +62,7 @@ def test_a_worker_may_die_at_every_commit_of_a_job(fleet: Fleet, moment: str):
     assert_nothing_is_left(fleet)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_standalone_service_may_die_at_every_commit_of_a_job(moment: str):
     with Standalone() as service:
