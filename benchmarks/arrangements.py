@@ -18,13 +18,13 @@ import numpy as np
 from benchmarks._bench import make_bench
 from runners.lockstep import measure_lockstep
 from runners.pair import first_side, measure_abba
-from service.domain import Arrangement, Case, MetricPolicy, Policy, Role, Verdict
+from service.domain import Arrangement, Case, Policy, Role, Rule, Verdict
 from service.stats.compare import compare
 from service.stats.pairs import STEP_TIME, PairEffects
 from service.usecases.recording import PairResult
 
 DELTA = 0.04
-POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=DELTA, gate=True)})
+POLICY = Policy(metrics={"step_time_s": Rule(min_effect=DELTA, gate=True)})
 ORDERINGS = 200
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from service.domain import LOOKS, MetricPolicy
+from service.domain import LOOKS, Rule
 from service.stats.looks import ALPHA_CHANGE, ALPHA_NO_CHANGE
 from service.stats.spending import crossing_alpha, levels
 from service.stats.summary import median_standard_error
 
 Array = NDArray[np.float64]
 
-DELTA = MetricPolicy(min_effect=0.02, gate=True).log_min_effect
+DELTA = Rule(min_effect=0.02, gate=True).log_min_effect
 PAIR_SDS = (0.003, 0.01, 0.02, 0.027, 0.04)
 
 INCONCLUSIVE, NO_CHANGE, REGRESSION, IMPROVEMENT = range(4)

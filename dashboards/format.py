@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from service.metrics import METRICS, Rule
+from service.metrics import METRICS, Method
 from service.stats import words
 
 NOTHING = "–"
@@ -66,15 +66,15 @@ def typeset(text: str) -> str:
 
 
 def replicates(name: str, number: int) -> str:
-    """How often a metric was measured: `5 pairs`, or `3 trials a side` under the exact rule."""
-    if METRICS[name].rule is Rule.EXACT:
+    """How often a metric was measured: `5 pairs`, or `3 trials a side` under the exact method."""
+    if METRICS[name].method is Method.EXACT:
         return f"{words.count(number, 'trial')} a side"
     return words.count(number, "pair")
 
 
 def is_confidence_interval(name: str) -> bool:
-    """Whether a metric's interval is one; under the exact rule it is the span of the trials."""
-    return METRICS[name].rule is Rule.PAIRED
+    """Whether a metric's interval is one; under the exact method it is the span of the trials."""
+    return METRICS[name].method is Method.PAIRED
 
 
 def change(log_ratio: float | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from service.metrics import METRICS, THROUGHPUT, Rule
+from service.metrics import METRICS, THROUGHPUT, Method
 
 LOOKS = (3, 5, 8, 12, 20)
 
@@ -171,7 +171,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricPolicy:
+class Rule:
     """How one metric is judged. `min_effect` is δ, a fraction: 0.02 means 2 %."""
 
     min_effect: float
@@ -184,9 +184,9 @@ class MetricPolicy:
 
 
 _DEFAULT_METRICS = {
-    "step_time_s": MetricPolicy(min_effect=0.02, gate=True),
-    "peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=True),
-    "peak_allocated_bytes": MetricPolicy(min_effect=0.001, gate=True),
+    "step_time_s": Rule(min_effect=0.02, gate=True),
+    "peak_rss_bytes": Rule(min_effect=0.05, gate=True),
+    "peak_allocated_bytes": Rule(min_effect=0.001, gate=True),
 }
 
 
@@ -194,23 +194,23 @@ _DEFAULT_METRICS = {
 class Policy:
     """What counts as a change, and how much may be spent on finding out."""
 
-    metrics: Mapping[str, MetricPolicy] = field(default_factory=dict)
+    metrics: Mapping[str, Rule] = field(default_factory=dict)
     max_pairs: int = LOOKS[-1]
     budget_device_hours: float | None = None
 
-    def metric(self, name: str) -> MetricPolicy | None:
+    def rule(self, name: str) -> Rule | None:
         """Rule for a metric; None where it is only recorded.
 
         A throughput that the policy does not name is judged like the other one, or else like the
         step time.
         """
-        if METRICS[name].rule is Rule.RECORDED:
+        if METRICS[name].method is Method.RECORDED:
             return None
         if name in self.metrics:
             return self.metrics[name]
         if name in THROUGHPUT:
             named = [other for other in THROUGHPUT if other in self.metrics]
-            return self.metric(named[0] if named else "step_time_s")
+            return self.rule(named[0] if named else "step_time_s")
         return _DEFAULT_METRICS[name]
 
     @property
@@ -221,7 +221,7 @@ class Policy:
 
 def policy_from_json(value: Mapping[str, Any]) -> Policy:
     """Policy from what `asdict` made of it."""
-    metrics = {name: MetricPolicy(**entry) for name, entry in value["metrics"].items()}
+    metrics = {name: Rule(**entry) for name, entry in value["metrics"].items()}
     return Policy(**{**value, "metrics": metrics})
 
 

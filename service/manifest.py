@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from service.domain import LOOKS, Arrangement, Case, MetricPolicy, Policy
+from service.domain import LOOKS, Arrangement, Case, Policy, Rule
 from service.errors import ManifestError, Refused
-from service.metrics import METRICS, THROUGHPUT, Rule
+from service.metrics import METRICS, THROUGHPUT, Method
 from service.yaml_tree import Complaint, load, locate, unusable
 
 FILE_NAME = "paceline.yml"
@@ -38,7 +38,7 @@ def _distinct(sizes: list[int]) -> list[int]:
 
 
 def _judged(name: str) -> str:
-    judged = [name for name, metric in METRICS.items() if metric.rule is not Rule.RECORDED]
+    judged = [name for name, metric in METRICS.items() if metric.method is not Method.RECORDED]
     if name not in judged:
         raise ValueError(f"{name} is not a judged metric; known are {', '.join(judged)}")
     return name
@@ -226,7 +226,7 @@ def _manifest(document: _Document) -> Manifest:
         suites={name: tuple(members) for name, members in document.suites.items()},
         policy=Policy(
             metrics={
-                name: MetricPolicy(min_effect=metric.min_effect, gate=metric.gate)
+                name: Rule(min_effect=metric.min_effect, gate=metric.gate)
                 for name, metric in policy.metrics.items()
             },
             max_pairs=policy.max_pairs,

@@ -11,7 +11,7 @@ class Better(StrEnum):
     HIGHER = "higher"
 
 
-class Rule(StrEnum):
+class Method(StrEnum):
     """How two sides are compared on a metric."""
 
     PAIRED = "paired"  # noisy: sequential tests on the log ratio of pairs
@@ -27,7 +27,7 @@ class Metric:
     title: str
     unit: str
     better: Better
-    rule: Rule
+    method: Method
     meaning: str
 
     @property
@@ -42,7 +42,7 @@ _ALL = (
         title="Step time",
         unit="s",
         better=Better.LOWER,
-        rule=Rule.PAIRED,
+        method=Method.PAIRED,
         meaning="Median over the steady window of the step time, the maximum over ranks.",
     ),
     Metric(
@@ -50,7 +50,7 @@ _ALL = (
         title="Tokens per second",
         unit="tokens/s",
         better=Better.HIGHER,
-        rule=Rule.PAIRED,
+        method=Method.PAIRED,
         meaning="Tokens of all ranks over the summed step times of the steady window.",
     ),
     Metric(
@@ -58,7 +58,7 @@ _ALL = (
         title="Steps per second",
         unit="steps/s",
         better=Better.HIGHER,
-        rule=Rule.PAIRED,
+        method=Method.PAIRED,
         meaning="Steps over their summed times; stands in where not both sides report tokens.",
     ),
     Metric(
@@ -66,7 +66,7 @@ _ALL = (
         title="Peak host memory",
         unit="bytes",
         better=Better.LOWER,
-        rule=Rule.PAIRED,
+        method=Method.PAIRED,
         meaning="Highest resident set of a rank's process, the maximum over ranks.",
     ),
     Metric(
@@ -74,7 +74,7 @@ _ALL = (
         title="Peak device memory",
         unit="bytes",
         better=Better.LOWER,
-        rule=Rule.EXACT,
+        method=Method.EXACT,
         meaning="Highest memory the CUDA allocator handed out, the maximum over ranks.",
     ),
     Metric(
@@ -82,7 +82,7 @@ _ALL = (
         title="Start-up time",
         unit="s",
         better=Better.LOWER,
-        rule=Rule.RECORDED,
+        method=Method.RECORDED,
         meaning="From launch to the first step, the maximum over ranks.",
     ),
     Metric(
@@ -90,7 +90,7 @@ _ALL = (
         title="Process group init",
         unit="s",
         better=Better.LOWER,
-        rule=Rule.RECORDED,
+        method=Method.RECORDED,
         meaning="Time to build the default process group, the maximum over ranks.",
     ),
     Metric(
@@ -98,7 +98,7 @@ _ALL = (
         title="Loss",
         unit="nats",
         better=Better.LOWER,
-        rule=Rule.RECORDED,
+        method=Method.RECORDED,
         meaning="Mean training loss over the last tenth of the recorded steps, rank 0.",
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.domain import Policy, Verdict
-from service.metrics import METRICS, THROUGHPUT, Rule
+from service.metrics import METRICS, THROUGHPUT, Method
 from service.stats.comparison import MetricComparison, is_settled, unmeasured
 from service.stats.family import benjamini_hochberg, holm
 from service.stats.looks import ALPHA_CHANGE, ALPHA_NO_CHANGE, CHANGES, Look, Plan, mean_of
@@ -62,9 +62,9 @@ def _tracks(pairs: Sequence[PairEffects], policy: Policy) -> list[Track]:
     throughput = next((name for pair in pairs for name in THROUGHPUT if name in pair.effects), None)
     tracks = []
     for name, metric in METRICS.items():
-        rule = policy.metric(name)
+        rule = policy.rule(name)
         is_shadowed = name in THROUGHPUT and name != throughput
-        if name in measured and not is_shadowed and rule and metric.rule is Rule.PAIRED:
+        if name in measured and not is_shadowed and rule and metric.method is Method.PAIRED:
             plan = Plan(looks=policy.looks, worse_sign=metric.worse_sign, delta=rule.log_min_effect)
             tracks.append(Track(metric=name, rule=rule, plan=plan))
     return tracks

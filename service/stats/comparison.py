@@ -53,7 +53,7 @@ def unmeasured(
     """
     if metrics is None:
         metrics = [name for name in METRICS if name in policy.metrics or name == "step_time_s"]
-    rules = {name: policy.metric(name) for name in metrics}
+    rules = {name: policy.rule(name) for name in metrics}
     return [
         MetricComparison(
             metric=name,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from service.domain import MetricPolicy, Verdict
+from service.domain import Rule, Verdict
 from service.metrics import METRICS
 from service.stats.comparison import MetricComparison
 from service.stats.pairs import ratio_effect
@@ -20,7 +20,7 @@ MIN_CHANGE_BYTES = 64 * 2**20
 
 
 def compare_exact(
-    metric: str, baseline: Sequence[float], candidate: Sequence[float], rule: MetricPolicy
+    metric: str, baseline: Sequence[float], candidate: Sequence[float], rule: Rule
 ) -> MetricComparison:
     """Comparison of the values of solo trials in bytes, one a trial.
 
@@ -66,7 +66,7 @@ def compare_exact(
 
 
 def _judge(
-    metric: str, baseline: Sequence[float], candidate: Sequence[float], rule: MetricPolicy
+    metric: str, baseline: Sequence[float], candidate: Sequence[float], rule: Rule
 ) -> tuple[Verdict, str]:
     """The rule: the medians differ by more than δ and 64 MiB, and the trials agree on the sign.
 

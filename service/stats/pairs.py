@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.domain import Arrangement
-from service.metrics import METRICS, Rule
+from service.metrics import METRICS, Method
 
 STEP_TIME = "step_time_s"
 
@@ -39,7 +39,7 @@ def effects(
     found = {
         name: ratio_effect(_median(baseline[name]), _median(candidate[name]))
         for name, metric in METRICS.items()
-        if metric.rule is Rule.PAIRED and name in baseline and name in candidate
+        if metric.method is Method.PAIRED and name in baseline and name in candidate
     }
     if STEP_TIME in found:
         found[STEP_TIME] = step_time_effect(

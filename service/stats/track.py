@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from service.domain import MetricPolicy, Verdict
+from service.domain import Rule, Verdict
 from service.stats.looks import ALPHA_CHANGE, CHANGES, Look, Plan
 from service.stats.spending import levels, sequential_p
 
@@ -20,7 +20,7 @@ class Track:
     """
 
     metric: str
-    rule: MetricPolicy
+    rule: Rule
     plan: Plan
     effects: list[float] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)

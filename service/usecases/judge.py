@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from service.db import models, results
 from service.domain import Arrangement, Policy, Role, Verdict
-from service.metrics import METRICS, THROUGHPUT, Rule
+from service.metrics import METRICS, THROUGHPUT, Method
 from service.stats.compare import MetricComparison, compare, unmeasured
 from service.stats.exact import compare_exact
 from service.stats.pairs import PairEffects
@@ -29,7 +29,7 @@ class _Evidence:
 
     def values(self, metric: str) -> dict[Role, list[float]]:
         """The metric's value of each trial that it is judged from, per side."""
-        is_exact = METRICS[metric].rule is Rule.EXACT
+        is_exact = METRICS[metric].method is Method.EXACT
         return _values(self.alone if is_exact else self.in_pairs, metric)
 
     def is_reported(self, metric: str) -> bool:
@@ -89,7 +89,7 @@ def _compare(evidence: _Evidence, policy: Policy, num_cases: int) -> list[Metric
     """Comparisons of what both sides measured, and of what gates and is missing."""
     compared = compare(evidence.effects, policy, num_cases=num_cases)
     found = {comparison.metric: comparison for comparison in compared}
-    rule, values = policy.metric(_DEVICE_MEMORY), evidence.values(_DEVICE_MEMORY)
+    rule, values = policy.rule(_DEVICE_MEMORY), evidence.values(_DEVICE_MEMORY)
     if rule is not None and all(values.values()):
         found[_DEVICE_MEMORY] = compare_exact(
             _DEVICE_MEMORY, values[Role.BASELINE], values[Role.CANDIDATE], rule
@@ -104,7 +104,7 @@ def _missing(
     has_throughput = any(name in judged for name in THROUGHPUT)  # one stands for both
     found = []
     for name in METRICS:
-        rule = policy.metric(name)
+        rule = policy.rule(name)
         is_judged = name in judged or (name in THROUGHPUT and has_throughput)
         is_expected = name in policy.metrics or evidence.is_reported(name)
         if rule is not None and rule.gate and is_expected and not is_judged:
@@ -115,7 +115,7 @@ def _missing(
 
 def _absence(metric: str, values: Mapping[Role, Sequence[float]]) -> str:
     """Which side has no value of a metric; its trainer has to report it as the other's does."""
-    where = "solo trial" if METRICS[metric].rule is Rule.EXACT else "valid pair"
+    where = "solo trial" if METRICS[metric].method is Method.EXACT else "valid pair"
     match [role for role in Role if not values[role]]:
         case []:
             return f"No {where} has the {metric} of both sides."

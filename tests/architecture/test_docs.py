@@ -48,9 +48,11 @@ def test_no_setting_is_documented_that_does_not_exist():
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_every_metric_is_in_the_glossary_as_the_code_has_it(metric):
-    unit, better, rule = (cell.strip() for cell in rows("glossary.md")[metric.name].split("|")[:3])
+    unit, better, method = (
+        cell.strip() for cell in rows("glossary.md")[metric.name].split("|")[:3]
+    )
     assert (unit, better) == (metric.unit, metric.better)
-    assert rule.startswith(metric.rule)
+    assert method.startswith(metric.method)
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))

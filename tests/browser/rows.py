@@ -15,9 +15,9 @@ from service.domain import (
     Arrangement,
     FailureReason,
     Intent,
-    MetricPolicy,
     Policy,
     Role,
+    Rule,
     SideSpec,
     Status,
     Verdict,
@@ -40,8 +40,8 @@ REQUEST = RunRequest(
 )
 POLICY = Policy(
     metrics={
-        "step_time_s": MetricPolicy(min_effect=0.02, gate=True),
-        "peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=False),
+        "step_time_s": Rule(min_effect=0.02, gate=True),
+        "peak_rss_bytes": Rule(min_effect=0.05, gate=False),
     }
 )
 _STEP_S, _TOKENS, _WARMUP = 0.1243, 8192, 20

@@ -11,9 +11,9 @@ from service.db import models, results
 from service.db import runs as runs_db
 from service.db.base import Samples
 from service.domain import (
-    MetricPolicy,
     Policy,
     Role,
+    Rule,
     Verdict,
 )
 from service.stats.comparison import MetricComparison
@@ -21,7 +21,7 @@ from service.usecases import judge, recording
 from service.usecases.recording import PairResult
 from tests import factories
 
-POLICY = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
+POLICY = Policy(metrics={"step_time_s": Rule(min_effect=0.02, gate=True)})
 
 
 def case_id(job: models.Job) -> UUID:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from service.db import migration, reading
 from service.db.base import Base
 from service.db.session import make_engine, make_sessions
-from service.domain import MetricPolicy, Policy
+from service.domain import Policy, Rule
 from service.usecases import judge, recording
 from tests import factories
 
@@ -152,7 +152,7 @@ def test_what_was_measured_survives_the_way_down_and_up(engine: Engine, revision
         for position in range(3):
             result = factories.pair(np.random.default_rng(position))
             recording.record_pair(session, job, case_id, position, environment, result)
-        policy = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=True)})
+        policy = Policy(metrics={"step_time_s": Rule(min_effect=0.02, gate=True)})
         judge.judge_case(session, job.id, case_id, policy, num_cases=1, is_final=False)
     before = measured(engine)
     migration.downgrade(engine, revision)

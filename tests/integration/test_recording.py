@@ -16,9 +16,9 @@ from service.domain import (
     Arrangement,
     Failure,
     FailureReason,
-    MetricPolicy,
     Policy,
     Role,
+    Rule,
     Status,
     Verdict,
 )
@@ -175,7 +175,7 @@ def test_device_memory_is_judged_from_solo_trials(session: Session, job: models.
 
 def test_a_gating_metric_that_nobody_measured_is_missing(session: Session, job: models.Job):
     """A trainer that stopped to record its memory must not pass for one that needs no more."""
-    rule = MetricPolicy(min_effect=0.05, gate=True)
+    rule = Rule(min_effect=0.05, gate=True)
     metrics = {**POLICY.metrics, "peak_rss_bytes": rule, "tokens_per_s": rule}
     record(session, job, *pairs_with(0.0, 5))
     found = by_metric(session, job, Policy(metrics=metrics))
@@ -219,7 +219,7 @@ def test_what_only_one_side_reports_is_missing_whether_or_not_the_policy_names_i
 def test_what_does_not_gate_may_be_left_out(session: Session, job: models.Job):
     one_sided = reporting({Role.BASELINE: {"peak_rss_bytes": 2.0**30}}, *pairs_with(0.0, 5))
     record(session, job, *one_sided)
-    silenced = Policy(metrics={"peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=False)})
+    silenced = Policy(metrics={"peak_rss_bytes": Rule(min_effect=0.05, gate=False)})
     assert "peak_rss_bytes" not in by_metric(session, job, silenced)
 
 
@@ -319,7 +319,7 @@ def test_a_finished_run_that_is_judged_anew_gets_the_new_verdict(session: Sessio
     run = runs_db.lock(session, job.run_id)
     runs_db.finish(session, run, Status.FINISHED)
     assert run.verdict is Verdict.REGRESSION
-    lenient = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.5, gate=True)})
+    lenient = Policy(metrics={"step_time_s": Rule(min_effect=0.5, gate=True)})
     judge.judge_case(session, job.id, case_id(job), lenient, num_cases=1, is_final=True)
     assert run.verdict is Verdict.NO_CHANGE
 

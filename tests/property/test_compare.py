@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain import MetricPolicy, Policy, Verdict
+from service.domain import Policy, Rule, Verdict
 from service.stats.compare import compare, is_settled
 from service.stats.exact import compare_exact
 from service.stats.pairs import PairEffects, abba_effect, lockstep_effect
@@ -40,7 +40,7 @@ def measurements(draw):
 @st.composite
 def policies(draw):
     rules = {
-        name: MetricPolicy(min_effect=draw(st.sampled_from([0.01, 0.02])), gate=draw(st.booleans()))
+        name: Rule(min_effect=draw(st.sampled_from([0.01, 0.02])), gate=draw(st.booleans()))
         for name in METRICS
     }
     return Policy(metrics=rules, max_pairs=draw(st.sampled_from([3, 8, 12, 20])))
@@ -154,7 +154,7 @@ def test_lists_and_arrays_agree(baseline, factor):
     st.lists(st.integers(2**28, 2**36), min_size=3, max_size=6),
 )
 def test_swapping_flips_the_exact_rule_too(baseline, candidate):
-    rule = MetricPolicy(min_effect=0.001, gate=True)
+    rule = Rule(min_effect=0.001, gate=True)
     there = compare_exact("peak_allocated_bytes", baseline, candidate, rule)
     back = compare_exact("peak_allocated_bytes", candidate, baseline, rule)
     assert back.verdict is FLIPPED.get(there.verdict, there.verdict)

@@ -12,7 +12,7 @@ from benchmarks.error_rates import (
     judge,
     pairs,
 )
-from service.domain import LOOKS, MetricPolicy, Policy, Verdict
+from service.domain import LOOKS, Policy, Rule, Verdict
 from service.stats.compare import compare
 from service.stats.looks import ALPHA_CHANGE, ALPHA_NO_CHANGE
 from service.stats.pairs import PairEffects
@@ -27,7 +27,7 @@ CODES = {
 }
 # All three gate at δ = 2 %, as in `judge`; the sign is where their larger value is worse.
 SIGNS = {"step_time_s": 1, "tokens_per_s": -1, "peak_rss_bytes": 1}
-POLICY = Policy(metrics={name: MetricPolicy(min_effect=0.02, gate=True) for name in SIGNS})
+POLICY = Policy(metrics={name: Rule(min_effect=0.02, gate=True) for name in SIGNS})
 
 
 def at_most(alpha, replications=REPLICATIONS):

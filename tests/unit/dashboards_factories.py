@@ -24,9 +24,9 @@ from service.domain import (
     Arrangement,
     FailureReason,
     Intent,
-    MetricPolicy,
     Policy,
     Role,
+    Rule,
     Status,
     Verdict,
 )
@@ -157,8 +157,8 @@ def judged(
 ) -> list[ComparisonView]:
     """What the real statistics say of these pairs; `values` maps a metric to its two medians."""
     metrics = {
-        "step_time_s": MetricPolicy(min_effect=0.02, gate=True),
-        "peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=False),
+        "step_time_s": Rule(min_effect=0.02, gate=True),
+        "peak_rss_bytes": Rule(min_effect=0.05, gate=False),
     }
     valid = [item for item in measured if item.effects]
     found = compare([PairEffects(str(i.id), i.effects) for i in valid], Policy(metrics=metrics))

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import pytest
 
 from service import domain
-from service.domain import LOOKS, Arrangement, MetricPolicy, Policy, Status, Verdict
-from service.metrics import METRICS, Rule
+from service.domain import LOOKS, Arrangement, Policy, Rule, Status, Verdict
+from service.metrics import METRICS, Method
 from tests import factories
 
 
@@ -43,7 +43,7 @@ def test_a_case_survives_json():
 
 
 def test_a_policy_survives_json():
-    metrics = {"step_time_s": MetricPolicy(min_effect=0.04, gate=False)}
+    metrics = {"step_time_s": Rule(min_effect=0.04, gate=False)}
     policy = Policy(metrics=metrics, max_pairs=8, budget_device_hours=0.5)
     assert domain.policy_from_json(json.loads(json.dumps(asdict(policy)))) == policy
 
@@ -57,12 +57,12 @@ def test_max_pairs_is_rounded_down_to_a_look(max_pairs: int, looks: tuple[int, .
 
 
 def test_throughput_is_judged_like_the_step_time_unless_named():
-    own = MetricPolicy(min_effect=0.07, gate=True)
+    own = Rule(min_effect=0.07, gate=True)
     policy = Policy(metrics={"step_time_s": own})
-    assert policy.metric("tokens_per_s") == own
-    assert policy.metric("steps_per_s") == own
-    named = MetricPolicy(min_effect=0.01, gate=False)
-    assert Policy(metrics={"tokens_per_s": named}).metric("tokens_per_s") == named
+    assert policy.rule("tokens_per_s") == own
+    assert policy.rule("steps_per_s") == own
+    named = Rule(min_effect=0.01, gate=False)
+    assert Policy(metrics={"tokens_per_s": named}).rule("tokens_per_s") == named
 
 
 @pytest.mark.parametrize(
@@ -70,24 +70,24 @@ def test_throughput_is_judged_like_the_step_time_unless_named():
 )
 def test_a_rule_for_one_throughput_holds_for_the_other(named: str, measured: str):
     """Which of them is measured is the trainer's affair, not the policy's."""
-    strict = MetricPolicy(min_effect=0.01, gate=True)
-    lax = MetricPolicy(min_effect=0.05, gate=False)
-    assert Policy(metrics={"step_time_s": lax, named: strict}).metric(measured) == strict
+    strict = Rule(min_effect=0.01, gate=True)
+    lax = Rule(min_effect=0.05, gate=False)
+    assert Policy(metrics={"step_time_s": lax, named: strict}).rule(measured) == strict
 
 
 def test_every_metric_has_a_rule_or_is_only_recorded():
     for name, metric in METRICS.items():
-        rule = Policy().metric(name)
-        assert (rule is None) == (metric.rule is Rule.RECORDED), name
+        rule = Policy().rule(name)
+        assert (rule is None) == (metric.method is Method.RECORDED), name
 
 
 def test_a_recorded_metric_stays_so_whatever_the_policy_says():
-    policy = Policy(metrics={"loss": MetricPolicy(min_effect=0.1, gate=True)})
-    assert policy.metric("loss") is None
+    policy = Policy(metrics={"loss": Rule(min_effect=0.1, gate=True)})
+    assert policy.rule("loss") is None
 
 
 def test_delta_is_symmetric_on_the_log_scale():
-    rule = MetricPolicy(min_effect=0.25, gate=True)
+    rule = Rule(min_effect=0.25, gate=True)
     assert math.exp(rule.log_min_effect) == pytest.approx(1.25)
     assert math.exp(-rule.log_min_effect) == pytest.approx(1 / 1.25)
 

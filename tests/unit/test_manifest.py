@@ -3,7 +3,7 @@
 import pytest
 
 from service import manifest
-from service.domain import Arrangement, MetricPolicy
+from service.domain import Arrangement, Rule
 from service.errors import ManifestError, Refused
 
 WHOLE = """\
@@ -37,8 +37,8 @@ def test_a_whole_file():
     assert tinylm.timeout_s == 600.0
     assert found.setup.install == ["pip install --no-deps -e ."]
     assert found.suites["all"] == ("ddp-small", "tinylm")
-    assert found.policy.metrics["step_time_s"] == MetricPolicy(min_effect=0.02, gate=True)
-    assert found.policy.metrics["peak_rss_bytes"] == MetricPolicy(min_effect=0.05, gate=False)
+    assert found.policy.metrics["step_time_s"] == Rule(min_effect=0.02, gate=True)
+    assert found.policy.metrics["peak_rss_bytes"] == Rule(min_effect=0.05, gate=False)
     assert found.policy.looks == (3, 5, 8, 12)
     assert found.policy.budget_device_hours == 0.5
 

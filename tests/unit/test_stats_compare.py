@@ -4,7 +4,7 @@ import math
 import pytest
 from scipy import stats
 
-from service.domain import LOOKS, MetricPolicy, Policy, Verdict
+from service.domain import LOOKS, Policy, Rule, Verdict
 from service.stats.compare import compare, is_settled, unmeasured
 from service.stats.pairs import PairEffects
 from service.stats.spending import levels, sequential_p
@@ -218,7 +218,7 @@ def test_a_metric_settled_as_no_change_stays_in_the_family():
 
 
 def test_metrics_that_do_not_gate_leave_the_gate_alone():
-    policy = Policy(metrics={"peak_rss_bytes": MetricPolicy(min_effect=0.05, gate=False)})
+    policy = Policy(metrics={"peak_rss_bytes": Rule(min_effect=0.05, gate=False)})
     pairs = measured(step_time_s=[0.0497, 0.056, 0.0623], peak_rss_bytes=[0.2, 0.21, 0.22])
     comparisons = by_metric(pairs, policy)
     assert comparisons["step_time_s"].parameters["family_size"] == 1
@@ -232,7 +232,7 @@ def test_metrics_that_do_not_gate_leave_the_gate_alone():
 
 
 def test_q_tells_a_clear_change_even_where_it_is_too_small_to_matter():
-    policy = Policy(metrics={"step_time_s": MetricPolicy(min_effect=0.02, gate=False)})
+    policy = Policy(metrics={"step_time_s": Rule(min_effect=0.02, gate=False)})
     comparison = judged(0.0080, 0.0081, 0.0079, policy=policy)
     assert comparison.verdict is Verdict.NO_CHANGE
     assert comparison.q < 0.01
@@ -301,7 +301,7 @@ def test_nothing_is_settled_without_a_gating_metric():
 
 
 def test_unmeasured_covers_what_the_policy_names():
-    policy = Policy(metrics={"tokens_per_s": MetricPolicy(min_effect=0.03, gate=False)})
+    policy = Policy(metrics={"tokens_per_s": Rule(min_effect=0.03, gate=False)})
     comparisons = unmeasured(Verdict.BROKEN, "The candidate ran out of memory twice.", policy)
     assert [item.metric for item in comparisons] == ["step_time_s", "tokens_per_s"]
     assert [item.is_gating for item in comparisons] == [True, False]

@@ -1,11 +1,11 @@
 import pytest
 
-from service.domain import MetricPolicy, Verdict
+from service.domain import Rule, Verdict
 from service.stats.exact import compare_exact
 
 GIB = 2**30
 MIB = 2**20
-RULE = MetricPolicy(min_effect=0.001, gate=True)
+RULE = Rule(min_effect=0.001, gate=True)
 
 
 def judged(baseline, candidate):
