@@ -14,7 +14,7 @@ from service.db import leases
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
 from service.domain import Failure, FailureReason, Status
-from service.errors import LeaseLost, MeasurementFailed, WorkerStopping
+from service.errors import Interrupted, LeaseLost, MeasurementFailed, WorkerStopping
 from service.logs import bound
 from service.usecases import recording, runs
 
@@ -53,8 +53,8 @@ def _execute(worker: Worker, claim: leases.Claim) -> None:
             runs.settle(session, claim.run_id)
     except LeaseLost as error:
         logger.warning("job %s: %s", claim.job_id, error)
-    except DATABASE_FAILURES as error:
-        # Nothing can be written now. The lease will run out, and the job be taken up again.
+    except (Interrupted, *DATABASE_FAILURES) as error:
+        # The lease will run out, the loss be counted, and the job taken up again.
         logger.error("job %s is left to the reconciler: %s", claim.job_id, error)
     except WorkerStopping:
         logger.info("job %s goes back to the queue: the worker stops", claim.job_id)
@@ -79,7 +79,7 @@ def _measure(
             _keep_log(worker, claim, error.log)
         is_cancelled = error.failure.reason is FailureReason.CANCELLED
         return (Status.CANCELLED if is_cancelled else Status.FAILED), error.failure
-    except (LeaseLost, WorkerStopping, *DATABASE_FAILURES):
+    except (LeaseLost, WorkerStopping, Interrupted, *DATABASE_FAILURES):
         raise
     except Exception as error:
         logger.exception("job %s failed", claim.job_id)

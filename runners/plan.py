@@ -12,7 +12,7 @@ from service import manifest
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
 from service.domain import Case, Failure, FailureReason, Intent, SideSpec
-from service.errors import ManifestError, MeasurementFailed, Refused
+from service.errors import Interrupted, ManifestError, MeasurementFailed, Refused
 from service.manifest import Manifest
 from service.usecases import runs
 from service.usecases.runs import Plan, ResolvedRevision
@@ -29,7 +29,7 @@ def plan_run(run_id: UUID, worker: Worker) -> None:
     except MeasurementFailed as error:
         logger.info("run %s cannot be planned: %s", run_id, error)
         _fail(run_id, worker, error.failure)
-    except DATABASE_FAILURES:  # the reconciler asks again
+    except (Interrupted, *DATABASE_FAILURES):  # the reconciler asks again
         raise
     except Exception:
         logger.exception("run %s: planning failed", run_id)

@@ -15,7 +15,7 @@ from runners.plainfile import read_plain
 from runners.spec import SLOT_VARIABLE, TRIAL_VARIABLE, Check
 from runners.variables import of_ours, of_setup
 from service.domain import Failure, FailureReason
-from service.errors import MeasurementFailed
+from service.errors import Interrupted, MeasurementFailed
 
 _TIMEOUT_S = 3600.0
 _KILL_GRACE_S = 5.0
@@ -38,7 +38,10 @@ def run(
     account: Account = OWN,
     check: Check = lambda: None,
 ) -> Ran:
-    """A command's end. Raises what `check` raises, once nothing of the command is alive."""
+    """A command's end. Raises what `check` raises, once nothing of the command is alive.
+
+    Raises Interrupted where its guard was killed, so that nobody knows how it went.
+    """
     tag = str(uuid4())
     with tempfile.NamedTemporaryFile(prefix="paceline-", suffix=".log") as log:
         command = Guarded(
@@ -57,6 +60,8 @@ def run(
             outcome = command.wait(check)
         finally:
             command.cancel()
+        if outcome.ended is Ended.UNGUARDED:
+            raise Interrupted(f"{shlex.join(argv[:3])}: {outcome.detail}")
         output = read_plain(Path(log.name)).decode(errors="replace")
     if outcome.ended is Ended.EXITED and outcome.exit_code == 0:
         return Ran(output=output, failed=None)

@@ -10,6 +10,7 @@ PacelineError
 ├── Forbidden           who asks is known and may not do this; names what is lacking
 ├── LeaseLost           another worker owns the job now: stop, write nothing
 ├── WorkerStopping      the worker is told to end: give the job back
+├── Interrupted         a process of ours was killed under the worker: begin again
 ├── MeasurementFailed   preparing or measuring failed; becomes data (a FailureReason) on the run
 └── ServiceUnreachable  the CLI cannot reach the service
 """
@@ -72,6 +73,10 @@ class LeaseLost(PacelineError):
 
 class WorkerStopping(PacelineError):
     """The worker is told to end; the job goes back to the queue as it is."""
+
+
+class Interrupted(PacelineError):
+    """A process of ours was killed, and with it what it did; that can be done again."""
 
 
 class MeasurementFailed(PacelineError):

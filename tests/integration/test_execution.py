@@ -21,7 +21,7 @@ from service.db import leases, results
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
 from service.domain import Arrangement, Failure, FailureReason, Role, Status, Verdict
-from service.errors import MeasurementFailed
+from service.errors import Interrupted, MeasurementFailed
 from service.usecases import recording, runs
 from service.usecases.recording import PairResult
 from tests import factories
@@ -308,6 +308,21 @@ def test_without_a_database_the_job_is_left_as_it_is(lab: Lab, monkeypatch: pyte
     run = lab.measure(job_id)
     assert (run.status, run.verdict) == (Status.FINISHED, Verdict.REGRESSION)
     assert [pair.position for pair in run.pairs] == [0, 1, 2]
+
+
+def test_a_job_whose_helper_was_killed_is_taken_up_again(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    def killed(*_arguments: object) -> None:
+        raise Interrupted("git worktree add: Its guard ended with -9.")
+
+    monkeypatch.setattr(measure, "prepare_sides", killed)
+    lab.pairs = pairs_with(0.10, 3)
+    job_id = lab.job()
+    assert lab.measure(job_id).status is Status.RUNNING, "nobody failed; its lease runs out"
+    monkeypatch.setattr(measure, "prepare_sides", lambda *_arguments: {})
+    with transaction(lab.sessions, lab.sent.append) as session:
+        leases.take_back_expired(session, grace_s=-60, max_losses=3)
+    run = lab.measure(job_id)
+    assert (run.status, run.verdict) == (Status.FINISHED, Verdict.REGRESSION)
 
 
 def test_a_full_disk_is_told_as_one(lab: Lab):
