@@ -17,8 +17,8 @@ _RUNS = sa.table("runs", sa.column("id", sa.Uuid()), sa.column("request", sa.JSO
 def upgrade() -> None:
     connection = op.get_bind()
     for run_id, request in connection.execute(sa.select(_RUNS.c.id, _RUNS.c.request)).all():
-        if request["baseline"] is None:
-            candidate = request["candidate"]
+        candidate = request.get("candidate")
+        if candidate is not None and request.get("baseline") is None:
             baseline = {**candidate, "revision": f"{candidate['revision']}^1"}
             connection.execute(
                 sa.update(_RUNS)

@@ -158,3 +158,17 @@ def test_what_was_measured_survives_the_way_down_and_up(engine: Engine, revision
     migration.downgrade(engine, revision)
     migration.upgrade(engine)
     assert measured(engine) == before
+
+
+def test_a_request_without_a_baseline_meant_the_first_parent(engine: Engine):
+    with make_sessions(engine).begin() as session:
+        run = factories.run(session)
+        named, unnamed = dict(run.request), {**run.request, "baseline": None}
+        other = factories.run(session)
+        run.request, other.request = named, unnamed
+        ids = run.id, other.id
+    migration.downgrade(engine, "0004")
+    migration.upgrade(engine)
+    with make_sessions(engine)() as session:
+        found = [reading.run_summary(session, run_id).baseline.requested for run_id in ids]
+    assert found == ["main", "faster^1"]
