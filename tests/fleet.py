@@ -184,6 +184,12 @@ class Fleet:
         with self._sessions() as session:
             return set(session.scalars(sa.select(models.Job.lease_owner)).all()) - {None}
 
+    def num_open(self) -> int:
+        """Runs that have not ended."""
+        with self._sessions() as session:
+            query = sa.select(sa.func.count()).where(models.Run.finished_at.is_(None))
+            return session.scalars(query).one()
+
     def held(self) -> int:
         """Slots and leases that are taken."""
         with self._sessions() as session:
