@@ -1,6 +1,7 @@
 """A pair in lock-step, launched for real but without torchrun: one torch-free rank a side."""
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -77,8 +78,9 @@ def test_a_killed_turn_server_makes_the_pair_invalid(
 
     def kill_server() -> None:
         for child in psutil.Process().children():
-            if "runners.turnserver" in child.cmdline():
-                child.kill()
+            with suppress(psutil.NoSuchProcess):  # nor a zombie, which has no command line
+                if "runners.turnserver" in child.cmdline():
+                    child.kill()
 
     bench = replace(make_bench(tmp_path), check=kill_server)
     case = Case(name="stray", script="train.py", world_size=1, timeout_s=100)
