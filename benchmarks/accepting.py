@@ -29,7 +29,7 @@ def main() -> None:
     with postgresql() as database_url, api(database_url) as url:
         engine = make_engine(database_url)
         with transaction(make_sessions(engine), factories.unsent) as session:
-            registry.add_project(session, name="tinylm", source="/srv/tinylm")
+            registry.add_project(session, name="tinylm", source="https://git.example/tinylm.git")
             factories.cluster(session)
             token = factories.token(session, "bench", Scope.RUNS_WRITE, Scope.READ).text
         engine.dispose()
