@@ -1,6 +1,7 @@
 """The API on a database of either kind, with a project and the local cluster."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -12,6 +13,8 @@ from service.db import models
 from service.db.session import Sessions, transaction
 from tests import factories
 from tests.api import BASE, Outbox, make_app
+from tests.conftest import postgres_database
+from tests.fleet import Fleet
 
 
 @pytest.fixture
@@ -46,3 +49,13 @@ def session(sessions: Sessions) -> Iterator[Session]:
 def job(session: Session) -> models.Job:
     """The job of a run that has been planned."""
     return factories.job(session)
+
+
+@pytest.fixture
+def fleet(postgres_url: str, migrated_postgres: str, redis_program: Path) -> Iterator[Fleet]:
+    """Production mode on a database of its own; a test starts the processes."""
+    with (
+        postgres_database(postgres_url, migrated_postgres) as engine,
+        Fleet(engine.url.render_as_string(hide_password=False), redis_program) as made,
+    ):
+        yield made

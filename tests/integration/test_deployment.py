@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from tests import postgres
 from tests.architecture import deployment
 from tests.architecture.source import ROOT
 from tests.conftest import missing
+from tests.fleet import free_port
 
 PASSWORD = "0123abcd"
 _START_S = 240.0
@@ -30,10 +30,7 @@ on_postgres = pytest.mark.parametrize("empty_engine", ["postgresql"], indirect=T
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+    return free_port()
 
 
 def paceline(name: str) -> list[str]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from service.domain import FailureReason, Status
 from tests import postgres, standalone
-from tests.conftest import administer, migrate, missing, postgres_database
+from tests.conftest import administer, migrate, missing
 from tests.fleet import Fleet, assert_right
 from tests.standalone import Standalone
 
@@ -23,15 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 DISK_BYTES = 2**26
 MINUTE_S = 60.0
-
-
-@pytest.fixture
-def fleet(postgres_url: str, migrated_postgres: str, redis_program: Path) -> Iterator[Fleet]:
-    with (
-        postgres_database(postgres_url, migrated_postgres) as engine,
-        Fleet(engine.url.render_as_string(hide_password=False), redis_program) as made,
-    ):
-        yield made
 
 
 @pytest.fixture

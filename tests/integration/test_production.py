@@ -6,24 +6,12 @@ The measured program is a torch-free rank program under a torch-free launcher: t
 
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import postgres_database
 from tests.fleet import Fleet, assert_right
 
 pytestmark = pytest.mark.timeout(600)
-
-
-@pytest.fixture
-def fleet(postgres_url: str, migrated_postgres: str, redis_program: Path) -> Iterator[Fleet]:
-    with (
-        postgres_database(postgres_url, migrated_postgres) as engine,
-        Fleet(engine.url.render_as_string(hide_password=False), redis_program) as made,
-    ):
-        yield made
 
 
 def test_a_run_goes_from_the_api_through_redis_to_a_worker(fleet: Fleet):
