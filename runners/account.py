@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _CHECK = "import os, sys; [os.stat(path) for path in sys.argv[1:]]"
-_WRITE, _READ, _RUN = 0o755, 0o444, 0o111
+_READ, _RUN, _MOST = 0o444, 0o111, 0o755
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,4 +103,4 @@ def _own(root: Path, uid: int, gid: int, *, is_shared: bool = False) -> None:
 def _shared(mode: int) -> int:
     """The mode of what all may read and only its owner may write; nothing is set-user-ID."""
     may_run = stat.S_ISDIR(mode) or mode & stat.S_IXUSR
-    return (mode | _READ | (_RUN if may_run else 0) | stat.S_IWUSR) & _WRITE
+    return (mode | _READ | (_RUN if may_run else 0) | stat.S_IWUSR) & _MOST
