@@ -205,19 +205,19 @@ class Fleet:
                 for name, table in Base.metadata.tables.items()
             }
 
-    def alive(self) -> list[int]:
+    def alive(self) -> list[psutil.Process]:
         """Processes of trials of this fleet."""
         return trials_below(self.folder)
 
     def processes(self) -> list[psutil.Process]:
         """Processes of trials, and the guards and turn servers of living workers."""
-        found = [psutil.Process(pid) for pid in self.alive() if psutil.pid_exists(pid)]
+        found = self.alive()
         for worker in self._processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found += psutil.Process(worker.pid).children()
         return found
 
-    def gone_within(self, limit_s: float) -> list[int]:
+    def gone_within(self, limit_s: float) -> list[psutil.Process]:
         """What of the trials is alive even after a while."""
         deadline = time.monotonic() + limit_s
         while (left := self.alive()) and time.monotonic() < deadline:
@@ -242,7 +242,7 @@ def free_port() -> int:
     return port
 
 
-def trials_below(folder: Path) -> list[int]:
+def trials_below(folder: Path) -> list[psutil.Process]:
     """Living processes of trials whose scratch lies below a folder."""
     mark = f"TMPDIR={folder}/".encode()
     found = []
@@ -251,7 +251,7 @@ def trials_below(folder: Path) -> list[int]:
             environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
             has_mark = any(variable.startswith(mark) for variable in environment)
             if has_mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
+                found.append(process)
         except (OSError, psutil.NoSuchProcess):
             continue
     return found

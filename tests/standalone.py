@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
+
 from service.cli.client import Client
 from service.config import Settings
 from service.domain import Status
@@ -133,7 +135,7 @@ class Standalone:
             assert time.monotonic() < deadline, self.log()[-3000:]
             time.sleep(0.05)
 
-    def gone_within(self, limit_s: float) -> list[int]:
+    def gone_within(self, limit_s: float) -> list[psutil.Process]:
         """What of the trials is alive even after a while."""
         deadline = time.monotonic() + limit_s
         while (left := trials_below(self.data)) and time.monotonic() < deadline:
