@@ -13,6 +13,7 @@ NOTHING = "–"
 count = words.count
 _MINUS = re.compile(r"-(?=\d[\d.]* %)")
 _SHA_DIGITS = 10
+_SHA = re.compile(r"[0-9a-f]{40,64}")
 _ACRONYMS = {"cpu", "cpus", "gpu", "gpus", "nccl", "cuda"}
 
 
@@ -134,6 +135,13 @@ def moment(then: datetime) -> str:
 def short(sha: str) -> str:
     """The first digits of a commit, enough to name it."""
     return sha[:_SHA_DIGITS]
+
+
+def revision(sha: str | None, requested: str) -> str:
+    """A side's commit in short; until it is known, what was asked for."""
+    if sha is None and not _SHA.fullmatch(requested):
+        return requested
+    return short(sha or requested)
 
 
 def fact_name(name: str) -> str:

@@ -41,6 +41,14 @@ class Client:
         """JSON of a POST. Raises RequestFailed and ServiceUnreachable."""
         return self._json("POST", path, json=body)
 
+    def put(self, path: str, body: Any) -> Any:
+        """JSON of a PUT. Raises RequestFailed and ServiceUnreachable."""
+        return self._json("PUT", path, json=body)
+
+    def delete(self, path: str) -> Any:
+        """JSON of a DELETE. Raises RequestFailed and ServiceUnreachable."""
+        return self._json("DELETE", path)
+
     @contextmanager
     def events(
         self, path: str, seen: str | None = None
@@ -120,5 +128,6 @@ def _until_lost(source: httpx_sse.EventSource) -> Iterator[httpx_sse.ServerSentE
 
 def _detail(problem: dict[str, Any]) -> str:
     """A problem in words, with the offending fields."""
-    fields = [f"{item['pointer']}: {item['detail']}" for item in problem.get("errors", ())]
-    return " ".join([problem.get("detail", "The request failed."), *fields])
+    detail = problem.get("detail", "The request failed.")
+    wrong = [item for item in problem.get("errors", ()) if item["detail"] != detail]
+    return " ".join([detail, *(f"{item['pointer']}: {item['detail']}" for item in wrong)])

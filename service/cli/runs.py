@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dashboards.format import short
+from dashboards.format import revision
 from dashboards.words import STATUSES, VERDICTS
 from service.cli.client import Client
 from service.cli.terminal import cell, mark
@@ -28,12 +28,8 @@ def runs(
         return
     table = Table("run", "project", "baseline..candidate", "state", "answer", box=None)
     for run in page["items"]:
-        sides = "..".join(_short(run[role]) for role in Role)
+        sides = "..".join(revision(run[role]["sha"], run[role]["requested"]) for role in Role)
         outcome = VERDICTS[run["verdict"]] if run["verdict"] else STATUSES[run["status"]]
         project_name, answer = cell(run["project"]), cell(run["headline"])
-        table.add_row(run["id"][:8], project_name, cell(sides), mark(outcome), answer)
+        table.add_row(run["id"], project_name, cell(sides), mark(outcome), answer)
     Console().print(table)
-
-
-def _short(side: dict[str, Any]) -> str:
-    return short(side["sha"]) if side["sha"] else str(side["requested"])

@@ -125,3 +125,17 @@ def test_fact_names_are_words():
     assert format.fact_name("gpu_driver") == "GPU driver"
     assert format.fact_name("memory_bytes") == "memory"
     assert format.fact_name("num_gpus") == "num GPUs"
+
+
+@pytest.mark.parametrize(
+    ("sha", "requested", "shown"),
+    [
+        ("4f2c1aa9d0" * 4, "main", "4f2c1aa9d0"),
+        (None, "main", "main"),
+        (None, "4f2c1aa9d0" * 4, "4f2c1aa9d0"),
+        (None, "4f2c1aa9d0" * 4 + "^1", "4f2c1aa9d0" * 4 + "^1"),
+        (None, "deadbeef", "deadbeef"),
+    ],
+)
+def test_a_revision_before_and_after_it_is_known(sha: str | None, requested: str, shown: str):
+    assert format.revision(sha, requested) == shown
