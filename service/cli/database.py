@@ -21,4 +21,6 @@ def upgrade() -> None:
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     engine = make_engine(settings.resolved_database_url)
     migration.upgrade(engine)
-    print(f"{engine.url.render_as_string(hide_password=True)} has the schema of this version.")
+    with engine.connect() as connection:
+        whose = "a later version" if migration.is_newer(connection) else "this version"
+    print(f"{engine.url.render_as_string(hide_password=True)} has the schema of {whose}.")

@@ -12,12 +12,23 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.db.postgres_programs import cut_off
+from service.errors import Conflict
+
 _FOLDER = Path(__file__).parents[2] / "migrations"
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Run the migrations up to `revision`."""
-    _run(engine, command.upgrade, revision)
+    """Run the migrations up to `revision`. A newer version's schema stays as it is.
+
+    Raises Conflict where a restore was cut off.
+    """
+    with engine.connect() as connection:
+        detail, is_done = cut_off(connection), is_newer(connection)
+    if detail is not None:
+        raise Conflict(detail)
+    if not is_done:
+        _run(engine, command.upgrade, revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
@@ -42,10 +53,19 @@ def is_known(revision: str) -> bool:
     return revision in {script.revision for script in _scripts().walk_revisions()}
 
 
+def is_newer(connection: Connection) -> bool:
+    """Whether a later version upgraded the schema; this one can go on using it (ADR 0006)."""
+    found = current(connection)
+    return found is not None and not is_known(found)
+
+
 def pending(engine: Engine) -> str | None:
     """Why the database cannot be used yet; None where it is ready."""
     try:
         with engine.connect() as connection:
+            detail = cut_off(connection)
+            if detail is not None or is_newer(connection):
+                return detail
             found = current(connection)
     except SQLAlchemyError as error:
         return f"The database does not answer: {type(error).__name__}."

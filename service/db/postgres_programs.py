@@ -24,6 +24,8 @@ _REMEDY = "Install the client programs of the server's version (Debian: postgres
 def snapshot(engine: Engine) -> Iterator[tuple[Connection, str]]:
     """A connection that sees one moment, and the name under which pg_dump sees the same one."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+        # It waits as long as pg_dump works, which may be longer than our connections may idle.
+        connection.execute(text("set local idle_in_transaction_session_timeout = 0"))
         yield connection, connection.scalars(select(func.pg_export_snapshot())).one()
 
 
@@ -53,14 +55,24 @@ def load(engine: Engine, file: Path) -> None:
         connection.execute(DropSchema(_ASIDE, cascade=True))
 
 
+def cut_off(connection: Connection) -> str | None:
+    """What to do where a restore was killed half-way; None where there was none.
+
+    Without this the database would look like an empty one, ready to be filled anew.
+    """
+    if connection.dialect.name != "postgresql" or not inspect(connection).has_schema(_ASIDE):
+        return None
+    return (
+        f"A restore goes on, or was cut off: the schema {_ASIDE} holds the tables as they were. "
+        "docs/operations.md says how to put them back."
+    )
+
+
 def _set_aside(engine: Engine) -> None:
     try:
         with engine.begin() as connection:
-            if inspect(connection).has_schema(_ASIDE):
-                detail = (
-                    f"A restore was cut off: the schema {_ASIDE} holds the tables as they were. "
-                    "Move what you need of it back into public, drop it, and try again."
-                )
+            detail = cut_off(connection)
+            if detail is not None:
                 raise Conflict(detail)
             connection.execute(text(f"set local lock_timeout = '{_LOCK_TIMEOUT}'"))
             connection.execute(CreateSchema(_ASIDE))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from service.db import copying, postgres_programs
+from service.db import copying, migration, postgres_programs
 from service.db.session import make_engine, make_sessions
 from service.errors import Conflict, PacelineError, Refused
 from service.usecases import backup, recording
@@ -284,6 +284,18 @@ def test_a_restore_that_was_cut_off_is_noticed(filled: Engine, tmp_path: Path):
         connection.execute(sa.text("create schema paceline_before_restore"))
     with pytest.raises(Conflict, match="cut off"):
         restore(filled, tmp_path / "a.tar", force=True)
+    assert "cut off" in (migration.pending(filled) or "")
+    with pytest.raises(Conflict, match="cut off"):
+        migration.upgrade(filled)
+
+
+@on_postgres
+def test_a_snapshot_waits_for_pg_dump_however_long_that_takes(filled: Engine):
+    with postgres_programs.snapshot(filled) as (connection, _name):
+        query = sa.text("show idle_in_transaction_session_timeout")
+        assert connection.scalars(query).one() == "0"
+    with filled.connect() as connection:
+        assert connection.scalars(query).one() == "1min"
 
 
 def program(folder: Path, name: str, script: str) -> None:

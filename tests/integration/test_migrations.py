@@ -115,6 +115,18 @@ def test_what_is_pending(empty_engine: Engine):
     assert migration.pending(empty_engine) is None
 
 
+def test_a_later_version_s_schema_serves_too(empty_engine: Engine):
+    """Else nothing would be ready between `db upgrade` and the restart, nor after going back."""
+    migration.upgrade(empty_engine)
+    with empty_engine.begin() as connection:
+        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
+        assert migration.is_newer(connection)
+    assert migration.pending(empty_engine) is None
+    migration.upgrade(empty_engine)
+    with empty_engine.connect() as connection:
+        assert migration.current(connection) == "9999"
+
+
 def test_a_checkout_may_lie_in_a_folder_of_any_name(
     empty_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
