@@ -1,5 +1,6 @@
 """`paceline worker` and `paceline beat`: the processes of production beside the API."""
 
+import socket
 from typing import Annotated
 
 import typer
@@ -15,15 +16,19 @@ from service.db.session import make_engine, make_sessions
 def work(
     cluster: Annotated[str, typer.Option(help="The cluster this machine belongs to.")],
     slot: Annotated[
-        str,
-        typer.Option(help="This machine's name in it: one worker of a slot measures at a time."),
-    ] = "0",
+        str | None,
+        typer.Option(
+            help="This machine's name in it, by default its host name: one worker of a slot "
+            "measures at a time."
+        ),
+    ] = None,
 ) -> None:
     """Measure on this machine for a cluster; plan runs and reconcile meanwhile."""
     settings = production_settings()
     logs.configure(settings)
     app = make_app(settings)
     sessions = make_sessions(make_engine(settings.resolved_database_url))
+    slot = slot or socket.gethostname()
     worker = Worker.serving(settings, sessions, make_send(app), cluster=cluster, slot=slot)
     run_worker(app, worker, cluster)
 
