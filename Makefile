@@ -6,7 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/paceline-ready
 
-.PHONY: demo test chaos check lint bench gpu-check lock clean
+.DEFAULT_GOAL := demo
+.PHONY: install demo test chaos check lint bench gpu-check lock clean
+
+# All that Paceline needs, into .venv; every other command does this first.
+install: $(READY)
 
 demo: $(READY)
 	$(BIN)/python -m examples.demo

@@ -9,7 +9,7 @@ from runners.execute import execute_jobs
 from runners.plan import plan_run
 from runners.worker import Worker
 from service.logs import bound
-from service.usecases import runs
+from service.usecases import runs, schedules
 from service.usecases.runs import EXECUTE_TASK, PLAN_TASK
 
 
@@ -33,7 +33,7 @@ def register(app: Celery, worker: Worker) -> None:
 
 
 def reconcile(app: Celery, worker: Worker) -> None:
-    """Take up what dead workers and lost messages left behind."""
+    """Take up what dead workers and lost messages left behind, and what a schedule wants now."""
     settings = worker.settings
     with worker.transaction() as session:
         runs.reconcile(
@@ -42,7 +42,11 @@ def reconcile(app: Celery, worker: Worker) -> None:
             max_losses=settings.max_losses,
             idempotency_s=settings.idempotency_s,
         )
+    with worker.transaction() as session:
+        schedules.start_due(session)
     # While messages wait, workers are behind; sent again, they would only pile up.
     if num_waiting(app) == 0:
         with worker.transaction() as session:
             runs.replan(session, older_than_s=settings.reconcile_s)
+    with worker.transaction() as session:
+        runs.note_reconciliation(session)

@@ -19,6 +19,7 @@ from service.api import (
     monitoring,
     registry,
     runs,
+    schedules,
     stack,
     tokens,
 )
@@ -64,7 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.access = access.from_settings(settings)
     app.state.artifacts = ArtifactStore(settings.resolved_artifact_url)
     stack.install(app, monitor, is_standalone=settings.is_standalone)
-    for resource in (runs, events, registry, tokens, health, monitoring):
+    for resource in (runs, events, schedules, registry, tokens, health, monitoring):
         app.include_router(resource.router)
     app.include_router(make_router(), prefix="/ui")
     hidden = APIRouter(include_in_schema=False)

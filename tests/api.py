@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from service.api import events, health, registry, runs, stack, tokens
+from service.api import events, health, registry, runs, schedules, stack, tokens
 from service.api.access import Access
 from service.api.monitoring import Monitor
 from service.db import runs as runs_db
@@ -40,8 +40,8 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.access = Access(asks_token=False, key="k" * 32)
     stack.install(app, Monitor(engine, app.state.sessions), is_standalone=True)
     app.state.stopping.set()  # streams end at once: the test client hears them whole
-    for router in (runs.router, events.router, registry.router, tokens.router, health.router):
-        app.include_router(router)
+    for resource in (runs, events, schedules, registry, tokens, health):
+        app.include_router(resource.router)
     return app
 
 

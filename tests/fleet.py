@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -25,7 +26,7 @@ from service.db.base import Base
 from service.db.session import make_engine, make_sessions, transaction
 from service.db.views import RunDetail
 from service.domain import SideSpec, Status, Verdict
-from service.usecases import registry, runs
+from service.usecases import registry, runs, schedules
 from tests import redis
 from tests.integration.trainers import make_trainer_repository
 
@@ -140,6 +141,26 @@ class Fleet:
                 candidate=SideSpec(revision=candidate),
             )
             return runs.request(session, body).id
+
+    def schedule(self, candidate: str, *, next_at: datetime) -> None:
+        """Set the schedule `nightly`, whose next time is told."""
+        body = runs.RunRequest(project="trainers", candidate=SideSpec(revision=candidate))
+        with transaction(self._sessions, self._send) as session:
+            row, _ = schedules.put(session, "nightly", "0 2 * * *", body, created_by="ada")
+            row.next_at = next_at
+
+    def next_run(self, after: UUID | None = None) -> UUID:
+        """Id of the newest run, once it is another than `after`."""
+        query = sa.select(models.Run.id).order_by(models.Run.created_at.desc()).limit(1)
+        found: list[UUID] = []
+
+        def is_there() -> bool:
+            with self._sessions() as session:
+                found[:] = session.scalars(query).all()
+            return found not in ([], [after])
+
+        self.until(is_there)
+        return found[0]
 
     def run(self, run_id: UUID) -> RunDetail:
         """A run as it is now."""

@@ -31,6 +31,12 @@ class _Gauge:
 # Gauges all: rows are deleted, and a counter must not fall.
 _GAUGES = (
     _Gauge(
+        name="paceline_last_reconciliation_age_seconds",
+        help="Since lost work, and what schedules want, was last looked for.",
+        labels=(),
+        read=attrgetter("last_reconciliation_s"),
+    ),
+    _Gauge(
         name="paceline_open_runs",
         help="Runs that have not ended.",
         labels=("cluster", "status"),

@@ -35,19 +35,11 @@ class SideBody(BaseModel):
     arguments: list[Text] = []
 
 
-class RunBody(BaseModel):
+class Measured(BaseModel):
     """What to measure. A side is a revision string or an object."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"project": "tinylm", "baseline": "main", "candidate": "faster-rope"}]
-        },
-    )
-
-    project: Text
     candidate: SideBody
-    baseline: SideBody | None = Field(None, description="Default: the candidate's first parent.")
+    baseline: SideBody | None = None
     cluster: Text = "local"
     suite: Text | None = Field(None, description="A suite of paceline.yml; default: `default`.")
     cases: list[Text] | None = Field(None, min_length=1, description="Cases instead of a suite.")
@@ -60,14 +52,32 @@ class RunBody(BaseModel):
     def _from_string(cls, value: Any) -> Any:
         return {"revision": value} if isinstance(value, str) else value
 
-    def request(self) -> runs.RunRequest:
+    def request(self, project: str) -> runs.RunRequest:
         """The use case's argument."""
-        values = self.model_dump(exclude={"candidate", "baseline"})
+        values = self.model_dump(include=set(Measured.model_fields) - {"candidate", "baseline"})
         return runs.RunRequest(
+            project=project,
             candidate=SideSpec(**self.candidate.model_dump()),
             baseline=None if self.baseline is None else SideSpec(**self.baseline.model_dump()),
             **values,
         )
+
+
+class RunBody(Measured):
+    """A run to ask for."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"project": "tinylm", "baseline": "main", "candidate": "faster-rope"}]
+        },
+    )
+
+    project: Text
+    baseline: SideBody | None = Field(
+        None,
+        description="Default: the candidate's first parent; to `calibrate`, the candidate itself.",
+    )
 
 
 @router.post(
@@ -88,7 +98,7 @@ def create_run(body: RunBody, session: SessionDep, once: RepeatableDep) -> Respo
     """Ask for a run. 202: it is stored and will be planned; follow `Location`."""
 
     def make() -> Answer:
-        run = runs.request(session, body.request(), requested_by=once.principal)
+        run = runs.request(session, body.request(body.project), requested_by=once.principal)
         view = _SUMMARY.dump_json(reading.run_summary(session, run.id)).decode()
         return Answer(status=HTTPStatus.ACCEPTED, location=f"/runs/{run.id}", body=view)
 

@@ -17,6 +17,7 @@ from service.cli import (
     project,
     report,
     runs,
+    schedule,
     token,
     up,
     worker,
@@ -44,6 +45,7 @@ app.command("doctor")(doctor.doctor)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(project.app)
+app.add_typer(schedule.app)
 app.add_typer(database.app)
 app.add_typer(token.app)
 

@@ -15,7 +15,7 @@ from service.cli.exit_codes import ExitCode, exit_code
 from service.cli.follow import figures, follow
 from service.cli.terminal import complain, mark, plain
 from service.config import Settings
-from service.domain import LOOKS, Verdict
+from service.domain import LOOKS, Intent, Verdict
 
 
 def compare(
@@ -26,6 +26,9 @@ def compare(
     suite: Annotated[str | None, typer.Option(help="A suite of paceline.yml.")] = None,
     case: Annotated[list[str] | None, typer.Option(help="A case; may be repeated.")] = None,
     cluster: Annotated[str, typer.Option()] = "local",
+    intent: Annotated[
+        Intent | None, typer.Option(help="Default: gate. `calibrate` may name one revision twice.")
+    ] = None,
     max_pairs: Annotated[int | None, typer.Option(min=LOOKS[0], max=LOOKS[-1])] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run to its end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the run as JSON.")] = False,
@@ -46,7 +49,7 @@ def compare(
         "candidate": candidate,
         "cluster": cluster,
     }
-    optional = {"suite": suite, "cases": case, "max_pairs": max_pairs}
+    optional = {"suite": suite, "cases": case, "intent": intent, "max_pairs": max_pairs}
     run = client.post("/runs", body | {k: v for k, v in optional.items() if v})
     print(f"Run {run['id']}: {client.url}/ui/runs/{run['id']}", file=sys.stderr)
     if watch:

@@ -30,6 +30,11 @@ def mark(outcome: Outcome) -> Text:
     return Text(f"{outcome.symbol} {outcome.word}", _COLOURS.get(outcome.style, "yellow"))
 
 
+def minute(moment: str | None) -> str:
+    """A time of the API's, to the minute."""
+    return "" if moment is None else moment[:16].replace("T", " ")
+
+
 def complain(text: str) -> None:
     """Say on stderr what went wrong."""
     print(f"paceline: {plain(text)}", file=sys.stderr)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service.cli.client import Client
+from service.cli.terminal import minute
 from service.config import Settings
 from service.db import migration
 from service.db.session import make_engine, make_sessions
@@ -49,7 +50,7 @@ def show() -> None:
     """List the tokens, newest first."""
     table = Table("id", "name", "scopes", "made by", "expires", "last used", "revoked", box=None)
     for token in Client(Settings()).items("/tokens"):
-        times = (_minute(token[key]) for key in ("expires_at", "last_used_at", "revoked_at"))
+        times = (minute(token[key]) for key in ("expires_at", "last_used_at", "revoked_at"))
         scopes = " ".join(token["scopes"])
         table.add_row(token["id"], token["name"], scopes, token["created_by"], *times)
     Console().print(table)
@@ -59,14 +60,9 @@ def show() -> None:
 def revoke(ident: Annotated[str, typer.Argument(metavar="ID", help="As listed.")]) -> None:
     """Make a token worthless at once."""
     token: dict[str, Any] = Client(Settings()).post(f"/tokens/{ident}/revoke")
-    print(f"{token['name']} is revoked since {_minute(token['revoked_at'])} UTC.")
+    print(f"{token['name']} is revoked since {minute(token['revoked_at'])} UTC.")
 
 
 def _show(text: str) -> None:
     print(text)
     print("Keep it now: it is not shown again. Set it as PACELINE_TOKEN.", file=sys.stderr)
-
-
-def _minute(moment: str | None) -> str:
-    """A time of the API's, to the minute."""
-    return "" if moment is None else moment[:16].replace("T", " ")

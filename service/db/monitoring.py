@@ -29,6 +29,7 @@ Query = Select[*tuple[Any, ...]]
 class Snapshot:
     """The state of the service at one moment. Every cluster has a number, be it 0."""
 
+    last_reconciliation_s: Numbers  # no label; nothing before the first
     open_runs: Numbers  # cluster, status
     open_jobs: Numbers  # cluster, status
     oldest_unplanned_run_s: Numbers  # cluster
@@ -48,7 +49,9 @@ def snapshot(session: Session) -> Snapshot:
     jobs = session.execute(_open_jobs(now)).all()
     queued = {row.name: row.oldest for row in jobs if row.status is Status.QUEUED}
     unplanned = {row.name: row.oldest for row in session.execute(_unplanned())}
+    looked = session.scalars(select(models.Reconciliation.at)).one_or_none()
     return Snapshot(
+        last_reconciliation_s={} if looked is None else {(): _age_s(looked, now)},
         open_runs=_of_each(by_status, _numbers(session, _open_runs())),
         open_jobs=_of_each(by_status, {(row.name, row.status): row.num for row in jobs}),
         oldest_unplanned_run_s=_of_each(clusters, _ages(unplanned, now)),
@@ -85,7 +88,11 @@ def _of_each(keys: Sequence[tuple[str, ...]], found: Numbers) -> Numbers:
 
 def _ages(times: Mapping[str, datetime], now: datetime) -> Numbers:
     """Seconds since the time of each cluster; not negative where a process's clock is ahead."""
-    return {(name,): max((now - time).total_seconds(), 0.0) for name, time in times.items()}
+    return {(name,): _age_s(time, now) for name, time in times.items()}
+
+
+def _age_s(time: datetime, now: datetime) -> float:
+    return max((now - time).total_seconds(), 0.0)
 
 
 def _open_runs() -> Query:

@@ -12,7 +12,7 @@ _WORDS = {
     Verdict.IMPROVEMENT: "Improvement",
     Verdict.NO_CHANGE: "No change",
     Verdict.BROKEN: "Broken",
-    Verdict.INCONCLUSIVE: "No verdict yet",
+    Verdict.INCONCLUSIVE: "No verdict",
     Verdict.INVALID: "No verdict: the measurement is invalid",
     Verdict.INCOMPARABLE: "No verdict: the sides are not comparable",
     Verdict.MISSING: "No verdict: not measured",
@@ -52,7 +52,7 @@ def headline(status: Status, failure: str | None, comparisons: Sequence[Judged])
     if status is Status.FAILED:
         return f"The run failed, so there is no verdict: {failure}"
     if status is Status.CANCELLED:
-        return "The run was cancelled, so there is no verdict."
+        return f"{failure} There is no verdict."
     if status is Status.QUEUED:
         return "The run waits for a worker."
     gating = sorted(

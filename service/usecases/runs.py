@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -12,7 +13,7 @@ from service import domain
 from service.db import catalog, idempotency, leases, models
 from service.db import runs as runs_db
 from service.db.session import send_after_commit
-from service.domain import CANCELLED, Failure, Intent, Role, SideSpec, Status
+from service.domain import CANCELLED, Failure, FailureReason, Intent, Role, SideSpec, Status
 from service.errors import Conflict, Refused
 
 PLAN_TASK = "paceline.plan_run"  # the id of a run
@@ -21,7 +22,9 @@ EXECUTE_TASK = "paceline.execute_jobs"  # the name of a cluster, whose workers a
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What `POST /runs` asks for. Without a baseline the candidate's first parent is it."""
+    """What `POST /runs` asks for. Without a baseline the candidate's first parent is it; with the
+    intent `calibrate`, the candidate itself.
+    """
 
     project: str
     candidate: SideSpec
@@ -57,14 +60,7 @@ class Plan:
 
 def request(session: Session, body: RunRequest, *, requested_by: str | None = None) -> models.Run:
     """Store a run, with the name of who asked, and have it planned. Raises NotFound and Refused."""
-    project = catalog.project(session, body.project)
-    cluster = catalog.cluster(session, body.cluster)
-    if body.max_pairs is not None and body.max_pairs < domain.LOOKS[0]:
-        raise Refused("max_pairs", f"At least {domain.LOOKS[0]} pairs are needed for a verdict.")
-    for role, side in {Role.BASELINE: body.baseline, Role.CANDIDATE: body.candidate}.items():
-        if side is not None and side.image is not None and cluster.launcher == "local":
-            detail = f"The cluster {cluster.name} starts no containers; leave the image out."
-            raise Refused(f"{role}.image", detail)
+    project, cluster = place(session, body)
     run = models.Run(
         project_id=project.id,
         cluster_id=cluster.id,
@@ -79,10 +75,40 @@ def request(session: Session, body: RunRequest, *, requested_by: str | None = No
     return run
 
 
+def place(session: Session, body: RunRequest) -> tuple[models.Project, models.Cluster]:
+    """Where a request belongs. Raises NotFound, and Refused where it cannot be served there."""
+    project = catalog.project(session, body.project)
+    cluster = catalog.cluster(session, body.cluster)
+    if body.max_pairs is not None and body.max_pairs < domain.LOOKS[0]:
+        raise Refused("max_pairs", f"At least {domain.LOOKS[0]} pairs are needed for a verdict.")
+    for role, side in {Role.BASELINE: body.baseline, Role.CANDIDATE: body.candidate}.items():
+        if side is not None and side.image is not None and cluster.launcher == "local":
+            detail = f"The cluster {cluster.name} starts no containers; leave the image out."
+            raise Refused(f"{role}.image", detail)
+    return project, cluster
+
+
 def _with_baseline(body: RunRequest) -> RunRequest:
-    """The request with its baseline: by default the candidate's first parent."""
+    """The request with its baseline: by default the candidate's first parent, of an A/A itself."""
+    if body.baseline is not None:
+        return body
+    if body.intent is Intent.CALIBRATE:
+        return replace(body, baseline=body.candidate)
     parent = replace(body.candidate, revision=f"{body.candidate.revision}^1")
-    return replace(body, baseline=body.baseline or parent)
+    return replace(body, baseline=parent)
+
+
+def request_from_json(value: Mapping[str, Any]) -> RunRequest:
+    """Request from what `asdict` made of it."""
+    baseline, candidate = value["baseline"], SideSpec(**value["candidate"])
+    return RunRequest(
+        **{
+            **value,
+            "candidate": candidate,
+            "baseline": baseline and SideSpec(**baseline),
+            "intent": Intent(value["intent"]),
+        }
+    )
 
 
 def requested_sides(run: models.Run) -> tuple[SideSpec, SideSpec]:
@@ -122,9 +148,17 @@ def plan(session: Session, run_id: UUID, plan: Plan) -> None:
 
 
 def fail(session: Session, run_id: UUID, failure: Failure) -> None:
-    """End a run that cannot be planned, with the reason; one that was planned goes on."""
+    """End a run that cannot be planned, with the reason; one that was planned goes on.
+
+    Where nothing is new since a schedule's run before, nothing has failed.
+    """
     run = runs_db.lock(session, run_id)
-    if run.status is Status.QUEUED and not runs_db.jobs(session, run_id):
+    if run.status is not Status.QUEUED or runs_db.jobs(session, run_id):
+        return
+    if run.schedule_id is not None and failure.reason is FailureReason.SAME_SIDES:
+        nothing = replace(failure, detail="Nothing is new: both sides are the same commit.")
+        runs_db.finish(session, run, Status.CANCELLED, nothing)
+    else:
         runs_db.finish(session, run, Status.FAILED, failure)
 
 
@@ -171,6 +205,12 @@ def reconcile(session: Session, *, grace_s: float, max_losses: int, idempotency_
     for run_id in expired:
         settle(session, run_id)
     wake(session)
+
+
+def note_reconciliation(session: Session) -> None:
+    """Remember that the reconciler did its work just now."""
+    now = leases.database_now(session)
+    catalog.find_or_add(session, models.Reconciliation(id=0, at=now), id=0).at = now
 
 
 def replan(session: Session, *, older_than_s: float) -> None:

@@ -1,6 +1,7 @@
 """What docker-compose.yml, the Dockerfile, the systemd units and their manual say is true."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,7 @@ FILES = [
 
 def command_cases() -> list[object]:
     found = deployment.commands() | {
-        line: line.split()[1:] for line in deployment.documented_commands(MANUAL)
+        line: shlex.split(line)[1:] for line in deployment.documented_commands(MANUAL)
     }
     return [pytest.param(argv, id=place) for place, argv in found.items()]
 

@@ -49,10 +49,11 @@ def logged_in(token_id: str = login.NOBODY) -> dict[str, str]:
 
 
 def send_form(
-    client: TestClient, path: str, headers: dict[str, str], **fields: str
+    client: TestClient, path: str, headers: dict[str, str], *, method: str = "POST", **fields: str
 ) -> httpx.Response:
     """A form from a page that was shown to the login in these headers."""
     cookie = re.sub(rf"^{login.COOKIE}=", "", headers.get("cookie", ""))
     given = {"form_token": login.form_token(KEY, cookie), **fields}
     kind = {"content-type": "application/x-www-form-urlencoded", "origin": BASE}
-    return client.post(path, content=urlencode(given), headers={**kind, **headers})
+    body = urlencode(given)
+    return client.request(method, path, content=body, headers={**kind, **headers})

@@ -57,10 +57,10 @@ def client(app: FastAPI) -> TestClient:
 def answer(client: TestClient, method: str, path: str, headers: Headers) -> str:
     """`login`, `401` or `403`; `served` where the route itself answers, whatever it says."""
     client.cookies.clear()
-    if method == "POST":
-        response = send_form(client, path, headers)
+    if method == "GET":
+        response = client.get(path, headers=headers)
     else:
-        response = client.request(method, path, headers=headers)
+        response = send_form(client, path, headers, method=method)
     assert response.status_code < 500, (method, path, response.text)
     if response.status_code == 303 and "/ui/login" in response.headers["location"]:
         return "login"
@@ -147,7 +147,14 @@ def test_what_each_route_declares(app: FastAPI):
             "POST /ui/logout",
         ],
         "runs:write": ["POST /runs", "POST /runs/*/cancel", "POST /ui/runs/*/cancel"],
-        "admin": ["GET /tokens", "POST /projects", "POST /tokens", "POST /tokens/*/revoke"],
+        "admin": [
+            "DELETE /projects/*/schedules/*",
+            "GET /tokens",
+            "POST /projects",
+            "POST /tokens",
+            "POST /tokens/*/revoke",
+            "PUT /projects/*/schedules/*",
+        ],
     }
 
 

@@ -142,7 +142,7 @@ def test_a_run_is_followed_to_its_end(service: Service):
         run.status, run.finished_at = Status.CANCELLED, leases.database_now(session)
     last = follower.next()
     assert last.run["status"] == "cancelled"
-    assert last.run["headline"] == "The run was cancelled, so there is no verdict."
+    assert last.run["headline"] == "The run was cancelled. There is no verdict."
     follower.await_end()
 
 

@@ -28,6 +28,7 @@ from service.db.session import Message, Sessions, make_engine, make_sessions, tr
 from service.domain import Failure, FailureReason, Role, Status
 from service.main import create_app
 from service.usecases import recording
+from service.usecases import runs as usecase
 from tests import factories
 from tests.architecture.source import ROOT
 from tests.conftest import on_sqlite
@@ -98,6 +99,17 @@ def test_on_the_first_day_there_is_no_cluster(client: TestClient):
     found = numbers(client)
     assert found[("database_up",)] == 1
     assert not any("local" in key for key in found)
+
+
+def test_when_the_reconciler_last_looked(client: TestClient, sessions: Sessions):
+    key = ("last_reconciliation_age_seconds",)
+    assert key not in numbers(client)
+    for ago in (400, 5):
+        with transaction(sessions, factories.unsent) as session:
+            usecase.note_reconciliation(session)
+            session.flush()
+            session.scalars(sa.select(models.Reconciliation)).one().at -= timedelta(seconds=ago)
+        assert ago <= numbers(client)[key] < ago + 60
 
 
 def test_every_cluster_has_its_numbers_before_there_is_work(client: TestClient, sessions: Sessions):

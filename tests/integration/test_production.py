@@ -6,9 +6,11 @@ The measured program is a torch-free rank program under a torch-free launcher: t
 
 import signal
 import time
+from datetime import UTC, datetime
 
 import pytest
 
+from service.domain import Status
 from tests.fleet import Fleet, assert_right
 
 pytestmark = pytest.mark.timeout(600)
@@ -38,6 +40,20 @@ def test_what_redis_forgot_is_found_by_the_reconciler(fleet: Fleet):
     fleet.start("beat")
     assert_right(fleet.wait(run))
     assert_right(fleet.wait(other))
+
+
+def test_the_beat_asks_for_what_a_schedule_wants(fleet: Fleet):
+    fleet.schedule("slower", next_at=datetime(2026, 1, 1, tzinfo=UTC))
+    fleet.start("worker", slot="0")
+    fleet.start("beat")
+    first = fleet.wait(fleet.next_run())
+    assert_right(first)
+    assert first.requested_by == "schedule nightly"
+    fleet.schedule("slower", next_at=datetime(2026, 1, 1, tzinfo=UTC))
+    second = fleet.wait(fleet.next_run(after=first.id))
+    assert second.status is Status.CANCELLED
+    assert second.headline.startswith("Nothing is new")
+    assert second.baseline.requested == first.candidate.sha
 
 
 def test_redis_restarted_in_mid_run(fleet: Fleet):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -53,8 +53,8 @@ class Service:
         return answer
 
     def body(self) -> Any:
-        """JSON of the last POST."""
-        return json.loads([r for r in self.requests if r.method == "POST"][-1].content)
+        """JSON of the last request that had any."""
+        return json.loads([r for r in self.requests if r.content][-1].content)
 
 
 def _response(answer: Any) -> httpx.Response | Exception:
@@ -180,6 +180,41 @@ class TestRuns:
         assert b"? = 2 %" in out.buffer.getvalue()  # type: ignore[attr-defined]
 
 
+class TestSchedule:
+    NIGHTLY: ClassVar = {
+        "project": "tinylm", "name": "nightly", "cron": "0 2 * * *",
+        "next_at": "2026-12-01T02:00:00Z",
+        "request": {"candidate": {"revision": "main"}, "baseline": None},
+    }  # fmt: skip
+
+    def test_what_is_set(self, paceline, service, capsys):
+        service.says("PUT /projects/tinylm/schedules/nightly", self.NIGHTLY)
+        asked = ["--cron", "0 2 * * *", "--candidate", "main", "--suite", "all"]
+        assert paceline("schedule", "set", "nightly", *asked) == 0
+        assert service.body() == {
+            "cron": "0 2 * * *", "candidate": "main", "cluster": "local", "suite": "all",
+        }  # fmt: skip
+        assert "tinylm/nightly asks for a run next at 2026-12-01 02:00" in capsys.readouterr().out
+
+    def test_a_row_a_schedule(self, paceline, service, capsys):
+        named = {"candidate": {"revision": "main"}, "baseline": {"revision": "[v1]\x1b[2J"}}
+        rows = [self.NIGHTLY, {**self.NIGHTLY, "name": "drift", "request": named}]
+        service.says("GET /schedules", {"items": rows, "next_cursor": None})
+        assert paceline("schedule", "list") == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[1].split() == [
+            *("tinylm", "nightly", "0", "2", "*", "*", "*"),
+            *("2026-12-01", "02:00", "main", "last", "verdict"),
+        ]
+        assert lines[2].split()[-1] == "[v1]"
+
+    def test_one_is_taken_away_by_its_name_alone(self, paceline, service, capsys):
+        service.says("DELETE /projects/x/schedules/../nightly", self.NIGHTLY)
+        assert paceline("schedule", "delete", "../nightly", "--project", "x") == 0
+        assert service.requests[-1].url.raw_path == b"/projects/x/schedules/..%2Fnightly"
+        assert "no more runs" in capsys.readouterr().out
+
+
 class TestCompare:
     def test_what_is_asked_for(self, paceline, service, capsys):
         options = ["--suite", "nightly", "--case", "a", "--case", "b", "--max-pairs", "5"]
@@ -191,6 +226,10 @@ class TestCompare:
         captured = capsys.readouterr()
         assert f"/ui/runs/{RUN}" in captured.err
         assert captured.out == ""
+
+    def test_a_revision_against_itself_is_asked_for_by_its_intent(self, paceline, service):
+        assert paceline("compare", "main..main", "--intent", "calibrate") == 0
+        assert service.body()["intent"] == "calibrate"
 
     @pytest.mark.parametrize(
         ("verdict", "code"),
@@ -314,6 +353,19 @@ class TestFailures:
         service.says("GET /runs", status)
         assert paceline("runs") == code
         assert capsys.readouterr().err == f"paceline: No, {status}.\n"
+
+    def test_a_refusal_is_told_once_and_names_its_fields(self, paceline, service, capsys):
+        def refuse(detail: str) -> None:
+            error = {"pointer": "/cron", "detail": "It is no line."}
+            content = json.dumps({"status": 422, "detail": detail, "errors": [error]})
+            headers = {"content-type": "application/problem+json"}
+            service.says("GET /runs", httpx.Response(422, content=content, headers=headers))
+            assert paceline("runs") == 2
+
+        refuse("It is no line.")
+        assert capsys.readouterr().err == "paceline: It is no line.\n"
+        refuse("Not valid at /cron.")
+        assert capsys.readouterr().err == "paceline: Not valid at /cron. /cron: It is no line.\n"
 
     @pytest.mark.parametrize(
         "answer",

@@ -79,7 +79,7 @@ def test_a_run_without_gating_metrics_has_no_verdict():
     [
         (Status.QUEUED, "waits for a worker"),
         (Status.RUNNING, "is being measured"),
-        (Status.CANCELLED, "cancelled, so there is no verdict"),
+        (Status.CANCELLED, "The disk is full. There is no verdict."),
         (Status.FAILED, "failed, so there is no verdict: The disk is full."),
     ],
 )

@@ -18,7 +18,7 @@ from service.db.models.results import (
     Pair,
     Trial,
 )
-from service.db.models.work import IdempotencyKey, Job, JobCase, Run
+from service.db.models.work import IdempotencyKey, Job, JobCase, Reconciliation, Run, Schedule
 
 __all__ = [
     "Artifact",
@@ -33,8 +33,10 @@ __all__ = [
     "Measurement",
     "Pair",
     "Project",
+    "Reconciliation",
     "Revision",
     "Run",
+    "Schedule",
     "Side",
     "Slot",
     "Token",

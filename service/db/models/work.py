@@ -1,4 +1,4 @@
-"""What was asked for: runs, and the jobs that carry them out."""
+"""What was asked for: schedules, runs, and the jobs that carry them out."""
 
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,31 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from service.db.base import Base
 from service.db.models.catalog import Case, Cluster, Project, Side, now
 from service.domain import FailureReason, Intent, Status, Verdict
+
+
+class Schedule(Base):
+    """A request for a run that is made again at every time of a cron line."""
+
+    __tablename__ = "schedules"
+    __table_args__ = (UniqueConstraint("project_id", "name"), Index(None, "created_at", "id"))
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str] = mapped_column(String(100))
+    cron: Mapped[str] = mapped_column(String(100))
+    request: Mapped[dict[str, Any]]  # as of a run; a baseline of null stands for the last one
+    created_by: Mapped[str] = mapped_column(String(100))
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    next_at: Mapped[datetime] = mapped_column(index=True)
+    left_out_at: Mapped[datetime | None]  # a time at which its run before had not ended
+    project: Mapped[Project] = relationship(lazy="raise")
+
+
+class Reconciliation(Base):
+    """When the reconciler last looked; one row."""
+
+    __tablename__ = "reconciliations"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, default=0)
+    at: Mapped[datetime]
 
 
 class Run(Base):
@@ -24,6 +49,7 @@ class Run(Base):
         Index(None, "intent", "created_at", "id"),
         Index(None, "status", "created_at", "id"),
         Index(None, "verdict", "created_at", "id"),
+        Index(None, "schedule_id", "created_at", "id"),
     )
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     project_id: Mapped[UUID] = mapped_column(ForeignKey("projects.id"))
@@ -37,7 +63,12 @@ class Run(Base):
     policy: Mapped[dict[str, Any] | None]  # domain.Policy in force, known once planned
     baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
     candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
-    requested_by: Mapped[str | None] = mapped_column(String(100))  # a token's name, or `local`
+    requested_by: Mapped[str | None] = mapped_column(
+        String(100)
+    )  # a token's name, `local`, or `schedule NAME`
+    schedule_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("schedules.id", ondelete="SET NULL")
+    )
     seed: Mapped[int]  # every random choice of the run derives from it
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]
