@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from service.db import models
-from service.domain import FailureReason, Status, Verdict
+from service.domain import CANCELLED, FailureReason, Status, Verdict
 from tests.browser.rows import HOSTILE, Bench
 
 
@@ -14,7 +14,7 @@ def store_all(session: Session) -> dict[str, UUID]:
     bench = Bench(session)
     makers = {
         "failed": _failed,
-        "cancelled": lambda bench: bench.run(Status.CANCELLED),
+        "cancelled": _cancelled,
         "missing": _missing,
         "invalid": _invalid,
         "broken": _broken,
@@ -81,6 +81,12 @@ def _missing(bench: Bench) -> models.Run:
     run = bench.run(subject="Add the mixture-of-experts trainer")
     bench.unmeasured(run, Verdict.MISSING, "The baseline has no case of this name.")
     return run
+
+
+def _cancelled(bench: Bench) -> models.Run:
+    return bench.run(
+        Status.CANCELLED, failure_reason=CANCELLED.reason, failure_detail=CANCELLED.detail
+    )
 
 
 def _failed(bench: Bench) -> models.Run:

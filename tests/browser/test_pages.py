@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from dashboards.report import render
 from service.db import models
 from service.db import runs as runs_db
-from service.domain import Status
+from service.domain import CANCELLED, Status
 from tests.browser.conftest import Site, Visit
 from tests.browser.rows import COMMAND, HOSTILE
 
@@ -175,7 +175,7 @@ def test_a_run_that_moved_on_says_so_without_moving(own_site: Site, visit: Open)
     expect(status).to_contain_text("There is new data. The run is being measured")
     with own_site.sessions.begin() as session:
         run = runs_db.run(session, own_site.runs["running"])
-        run.status, run.finished_at = Status.CANCELLED, datetime.now(UTC)
+        runs_db.finish(session, run, Status.CANCELLED, CANCELLED)
     expect(status).to_contain_text("The run has ended.")
     expect(opened.page.locator("h1")).to_contain_text("is being measured")
     opened.page.get_by_role("link", name="Reload").click()
