@@ -4,6 +4,7 @@ Tensors carry their dimensions: B batch, T sequence, D model, H query heads, K k
 C channels of a head, F feed-forward, V vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,8 +65,23 @@ def rotate(x_BHTC: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
     return x_BHTC * cos_TC + torch.cat((-second, first), dim=-1) * sin_TC
 
 
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def attend_causally(q_BHTC: Tensor, k_BKTC: Tensor, v_BKTC: Tensor) -> Tensor:
+    """y_BHTC: every position looks at itself and what is before it."""
+    return functional.scaled_dot_product_attention(
+        q_BHTC, k_BKTC, v_BKTC, is_causal=True, enable_gqa=True
+    )
+
+
 class Attention(nn.Module):
-    """Causal self-attention; H/K query heads share each key and value head."""
+    """Causal self-attention; H/K query heads share each key and value head.
+
+    Where ranks hold parts of the sequence, `attend` is replaced by one that talks to the others.
+    """
+
+    attend: Attend
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -75,14 +91,13 @@ class Attention(nn.Module):
         self.key = nn.Linear(config.dim, kv_dim, bias=False)
         self.value = nn.Linear(config.dim, kv_dim, bias=False)
         self.out = nn.Linear(config.dim, config.dim, bias=False)
+        self.attend = attend_causally
 
     def forward(self, x_BTD: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
         q_BHTC = rotate(self._heads(self.query(x_BTD)), cos_TC, sin_TC)
         k_BKTC = rotate(self._heads(self.key(x_BTD)), cos_TC, sin_TC)
         v_BKTC = self._heads(self.value(x_BTD))
-        y_BHTC = functional.scaled_dot_product_attention(
-            q_BHTC, k_BKTC, v_BKTC, is_causal=True, enable_gqa=True
-        )
+        y_BHTC = self.attend(q_BHTC, k_BKTC, v_BKTC)
         return self.out(y_BHTC.transpose(1, 2).flatten(2))
 
     def _heads(self, x: Tensor) -> Tensor:

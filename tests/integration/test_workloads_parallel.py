@@ -1,0 +1,58 @@
+"""Every parallel mode computes what one process computes, on gloo."""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = "--model debug --seq-len 32 --batch-size 2"
+MODES = {
+    2: [
+        "ddp",
+        "fsdp",
+        "fsdp --no-reshard",
+        "tensor_parallel",
+        "tensor_parallel --no-sequence-parallel",
+        "tensor_parallel --no-loss-parallel",
+        "context_parallel",
+        "context_parallel --exchange heads",
+    ],
+    4: ["ddp", "fsdp", "fsdp --replicas 2", "context_parallel"],
+}
+BROKEN = [f"{mode} --break" for mode in ("ddp", "fsdp", "tensor_parallel", "context_parallel")]
+
+
+@cache
+def apart(world_size: int) -> dict[str, dict[str, float]]:
+    """How far losses and gradients of each mode lie from those of one process: one launch."""
+    modes = MODES[world_size] + (BROKEN if world_size == 2 else [])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={world_size}", "tests/integration/against_single.py"]
+    command += [f"{mode} {OPTIONS}" for mode in modes]
+    environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, timeout=280
+    ).stdout
+    found = json.loads(printed.splitlines()[-1])
+    return {mode: found[f"{mode} {OPTIONS}"] for mode in modes}
+
+
+@pytest.mark.parametrize(("world_size", "mode"), [(n, mode) for n in MODES for mode in MODES[n]])
+def test_losses_and_gradients_are_those_of_one_process(world_size: int, mode: str) -> None:
+    found = apart(world_size)[mode]
+    assert found["loss"] <= 2e-6
+    assert found["gradient"] <= 5e-6
+
+
+@pytest.mark.parametrize("mode", BROKEN)
+def test_a_wrong_average_would_be_noticed(mode: str) -> None:
+    found = apart(2)[mode]
+    assert found["loss"] > 2e-6
+    assert found["gradient"] > 0.1

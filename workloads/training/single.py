@@ -1,0 +1,22 @@
+"""Training in one process: what one device can do, and the reference of all other modes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workloads.dist import Dist
+from workloads.harness import Step
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Recipe):
+    """The command line."""
+
+
+def run(config: Config, dist: Dist) -> Iterator[Step]:
+    """Set up and return the steps. Raises ValueError where there are more ranks than one."""
+    if dist.world_size != 1:
+        raise ValueError(f"training.single has one rank, not {dist.world_size}: see training.ddp")
+    decoder = make_decoder(config, dist)
+    flops = flops_per_token(config, decoder)
+    return train(decoder, batches(config, dist, dist.rank), config, flops, autocast=config.is_half)
