@@ -4,12 +4,13 @@ Tokens are random, but some are far more frequent, as words are, so that the los
 batches come round again and again: no data loading is measured. B batch, T sequence, V vocabulary.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Annotated, Literal
 
 import torch
+import torch.distributed as c10d
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
@@ -69,42 +70,58 @@ def batches(recipe: Recipe, dist: Dist, replica: int) -> Iterator[Tensor]:
     return cycle((uniform**3 * PRESETS[recipe.model].vocab_size).long().to(dist.device))
 
 
-def loss_of(model: nn.Module, window_BT: Tensor) -> Tensor:
+def loss_of(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     """Mean cross entropy of each next token, in float32."""
-    tokens_BT, targets_BT = window_BT[:, :-1], window_BT[:, 1:]
-    logits_BTV = model(tokens_BT)
     return cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
 
 
+Pass = Callable[[Tensor], Tensor]  # from a window to its loss; leaves gradients at the weights
+
+
+def make_pass(model: nn.Module, *, autocast: bool, weight: float = 1.0) -> Pass:
+    """Forward and backward of a whole model. `weight` is how much the loss counts for gradients.
+
+    `autocast` runs matrix products in half precision; a model may do so by itself instead.
+    """
+    device_type = next(model.parameters()).device.type
+    half = torch.autocast(device_type, torch.bfloat16, enabled=autocast)
+
+    def both_ways(window_BT: Tensor) -> Tensor:
+        with half:
+            logits_BTV = model(window_BT[:, :-1])
+        loss = loss_of(logits_BTV, window_BT[:, 1:])
+        (weight * loss).backward()
+        return loss.detach()
+
+    return both_ways
+
+
 def train(
-    model: nn.Module,
+    weights: Iterable[nn.Parameter],
+    both_ways: Pass,
     windows_BT: Iterator[Tensor],
     recipe: Recipe,
     flops_per_token: int,
     *,
-    autocast: bool,
     ranks_per_replica: int = 1,
+    stages: c10d.ProcessGroup | None = None,
 ) -> Iterator[Step]:
     """The loop: one optimizer step for each that is asked for.
 
-    `autocast` runs matrix products in half precision; a model may do so by itself instead. A step
-    counts this rank's share of the tokens of its replica.
+    A step counts this rank's share of the tokens of its replica. `stages` are the ranks that hold
+    other weights of it, whose gradients are clipped together with ours.
     """
-    groups = by_kind(model.parameters())
+    groups = by_kind(weights)
     optimizer = torch.optim.AdamW(
         [{"params": group} for group in groups], lr=recipe.learning_rate, fused=True
     )
-    device_type = next(model.parameters()).device.type
-    half = torch.autocast(device_type, torch.bfloat16, enabled=autocast)
     tokens = recipe.batch_size * recipe.seq_len // ranks_per_replica
     for window_BT in windows_BT:
-        with half:
-            loss = loss_of(model, window_BT)
-        loss.backward()
-        clip_gradients(groups)
+        loss = both_ways(window_BT)
+        clip_gradients(groups, stages)
         optimizer.step()
         optimizer.zero_grad()
-        yield Step(tokens=tokens, loss=loss.detach(), model_flops=tokens * flops_per_token)
+        yield Step(tokens=tokens, loss=loss, model_flops=tokens * flops_per_token)
 
 
 def by_kind(weights: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
@@ -115,12 +132,16 @@ def by_kind(weights: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
     return list(kinds.values())
 
 
-def clip_gradients(groups: Sequence[Sequence[nn.Parameter]]) -> None:
+def clip_gradients(
+    groups: Sequence[Sequence[nn.Parameter]], stages: c10d.ProcessGroup | None = None
+) -> None:
     """Scale all gradients down to a norm of MAX_GRAD_NORM together, where it is larger."""
     norms = [
         nn.utils.get_total_norm([w.grad for w in group if w.grad is not None]) for group in groups
     ]
     whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    total = torch.stack(whole).norm()
+    square = torch.stack(whole).square().sum()
+    if stages is not None:
+        c10d.all_reduce(square, group=stages)
     for group in groups:
-        nn.utils.clip_grads_with_norm_(group, MAX_GRAD_NORM, total)
+        nn.utils.clip_grads_with_norm_(group, MAX_GRAD_NORM, square.sqrt())

@@ -7,7 +7,7 @@ import torch
 
 from workloads.dist import Dist
 from workloads.recipe import make_decoder
-from workloads.training import context_parallel, fsdp, single, tensor_parallel
+from workloads.training import context_parallel, fsdp, pipeline, single, tensor_parallel
 
 
 def ranks(world_size: int) -> Dist:
@@ -27,6 +27,9 @@ def ranks(world_size: int) -> Dist:
         (fsdp, 4, {"replicas": 3}, "4 ranks do not make 3 equal groups"),
         (fsdp, 4, {"replicas": 0}, "4 ranks do not make 0 equal groups"),
         (tensor_parallel, 4, {}, "2 key and value heads do not go to 4 ranks"),
+        (pipeline, 4, {}, "2 blocks, too few for 4 stages"),
+        (pipeline, 2, {"schedule": "DualPipeV"}, "2 blocks, too few for 4 stages"),
+        (pipeline, 2, {"microbatches": 3}, "16 has no 3 equal microbatches"),
         (context_parallel, 3, {"seq_len": 32}, "32 has no 3 equal parts"),
         (context_parallel, 4, {"exchange": "heads"}, "2 key and value heads do not go to 4 ranks"),
     ],
@@ -47,6 +50,20 @@ def test_a_rank_has_its_part_of_a_sequence_and_the_next_token() -> None:
         for rank in range(4)
     ]
     assert parts == [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6, 7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rank", "indices"),
+    [("1F1B", 1, [1]), ("Interleaved1F1B", 1, [1, 3]), ("ZBVZeroBubble", 0, [0, 3])],
+)
+def test_the_stages_of_a_rank(schedule: str, rank: int, indices: list[int]) -> None:
+    config = pipeline.Config(model="small", schedule=schedule)
+    dist = Dist(**{**vars(ranks(2)), "rank": rank})
+    model = pipeline.parallelize(make_decoder(config, dist), config, dist)
+    assert [stage.index for stage in model] == indices
+    assert [list(stage.blocks) for stage in model] == (
+        [[str(index)] for index in indices] if len(indices) == 2 else [["2", "3"]]
+    )
 
 
 def test_weights_are_the_same_on_every_rank() -> None:

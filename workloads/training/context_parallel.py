@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from workloads.dist import Dist
 from workloads.harness import Step
 from workloads.models.decoder import PRESETS, Attend, Decoder, attend_causally
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, train
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
 _HEADS, _SEQUENCE = 1, 2  # dimensions of q_BHTC
 
@@ -38,11 +38,12 @@ def run(config: Config, dist: Dist) -> Iterator[Step]:
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)
     model = parallelize(decoder, config, dist)
+    both_ways = make_pass(model, autocast=config.is_half)
     size = ranks_per_replica(config, dist)
     windows_BT = (
         share(config, dist, window) for window in batches(config, dist, dist.rank // size)
     )
-    return train(model, windows_BT, config, flops, autocast=config.is_half, ranks_per_replica=size)
+    return train(model.parameters(), both_ways, windows_BT, config, flops, ranks_per_replica=size)
 
 
 def ranks_per_replica(_config: Config, dist: Dist) -> int:

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from workloads.dist import Dist
 from workloads.harness import Step
 from workloads.models.decoder import Decoder
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, train
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,8 @@ def run(config: Config, dist: Dist) -> Iterator[Step]:
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)
     model = parallelize(decoder, config, dist)
-    return train(model, batches(config, dist, dist.rank), config, flops, autocast=False)
+    both_ways = make_pass(model, autocast=False)
+    return train(model.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)
 
 
 def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:

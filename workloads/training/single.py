@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workloads.dist import Dist
 from workloads.harness import Step
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, train
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,4 +19,5 @@ def run(config: Config, dist: Dist) -> Iterator[Step]:
         raise ValueError(f"training.single has one rank, not {dist.world_size}: see training.ddp")
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)
-    return train(decoder, batches(config, dist, dist.rank), config, flops, autocast=config.is_half)
+    both_ways = make_pass(decoder, autocast=config.is_half)
+    return train(decoder.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)

@@ -25,7 +25,7 @@ from torch.distributed.tensor.parallel import (
 from workloads.dist import Dist
 from workloads.harness import Step
 from workloads.models.decoder import PRESETS, Decoder
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, train
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,10 @@ def run(config: Config, dist: Dist) -> Iterator[Step]:
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)
     model = parallelize(decoder, config, dist)
+    both_ways = make_pass(model, autocast=config.is_half)
     size = ranks_per_replica(config, dist)
     windows_BT = batches(config, dist, dist.rank // size)
-    steps = train(model, windows_BT, config, flops, autocast=config.is_half, ranks_per_replica=size)
+    steps = train(model.parameters(), both_ways, windows_BT, config, flops, ranks_per_replica=size)
     return _within(context(config), steps)
 
 
