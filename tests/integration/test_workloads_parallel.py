@@ -27,13 +27,22 @@ MODES = {
         "tensor_parallel --no-loss-parallel",
         "context_parallel",
         "context_parallel --exchange heads",
+        "expert_parallel --model debug-moe",
         *(f"pipeline --schedule {name}" for name in ("GPipe", "1F1B")),
         *(f"pipeline --model small --schedule {name}" for name in TWO_STAGES_A_RANK),
     ],
-    4: ["ddp", "fsdp", "fsdp --replicas 2", "context_parallel", "pipeline --model small"],
+    4: [
+        "ddp",
+        "fsdp",
+        "fsdp --replicas 2",
+        "context_parallel",
+        "pipeline --model small",
+        "expert_parallel --model debug-moe",
+    ],
 }
 BROKEN = [
-    f"{mode} --break" for mode in ("ddp", "fsdp", "tensor_parallel", "context_parallel", "pipeline")
+    *(f"{mode} --break" for mode in ("ddp", "fsdp", "tensor_parallel", "context_parallel")),
+    *("pipeline --break", "expert_parallel --model debug-moe --break"),
 ]
 
 

@@ -72,7 +72,19 @@ def test_every_preset_can_be_chosen_and_fits_together() -> None:
         assert config.head_dim % 2 == 0
 
 
-def test_8b_has_the_parameters_of_llama_3() -> None:
+@pytest.mark.parametrize(
+    ("preset", "num_params", "num_active"),
+    [
+        ("8b", 8_030_261_248, 8_030_261_248),  # Llama 3.1, as published with its weights
+        ("70b", 70_553_706_496, 70_553_706_496),
+        ("405b", 405_853_388_800, 405_853_388_800),
+        ("8x7b", 46_702_792_704, 12_879_925_248),  # Mixtral: 47 billion, of which 13 are active
+    ],
+)
+def test_presets_have_the_parameters_of_what_they_are_named_for(
+    preset: Preset, num_params: int, num_active: int
+) -> None:
     with torch.device("meta"):
-        decoder = Decoder(PRESETS["8b"], seq_len=8)
-    assert sum(weight.numel() for weight in decoder.parameters()) == 8_030_261_248
+        decoder = Decoder(PRESETS[preset], seq_len=8)
+    assert sum(weight.numel() for weight in decoder.parameters()) == num_params
+    assert decoder.num_matmul_params() + decoder.embedding.weight.numel() == num_active

@@ -7,7 +7,14 @@ import torch
 
 from workloads.dist import Dist
 from workloads.recipe import make_decoder
-from workloads.training import context_parallel, fsdp, pipeline, single, tensor_parallel
+from workloads.training import (
+    context_parallel,
+    expert_parallel,
+    fsdp,
+    pipeline,
+    single,
+    tensor_parallel,
+)
 
 
 def ranks(world_size: int) -> Dist:
@@ -27,6 +34,7 @@ def ranks(world_size: int) -> Dist:
         (fsdp, 4, {"replicas": 3}, "4 ranks do not make 3 equal groups"),
         (fsdp, 4, {"replicas": 0}, "4 ranks do not make 0 equal groups"),
         (tensor_parallel, 4, {}, "2 key and value heads do not go to 4 ranks"),
+        (expert_parallel, 3, {"model": "debug-moe"}, "8 experts do not go to 3 ranks"),
         (pipeline, 4, {}, "2 blocks, too few for 4 stages"),
         (pipeline, 2, {"schedule": "DualPipeV"}, "2 blocks, too few for 4 stages"),
         (pipeline, 2, {"microbatches": 3}, "16 has no 3 equal microbatches"),
@@ -37,7 +45,7 @@ def ranks(world_size: int) -> Dist:
 def test_what_does_not_divide(
     workload: ModuleType, world_size: int, options: dict[str, object], words: str
 ) -> None:
-    config = workload.Config(model="debug", **options)
+    config = workload.Config(**{"model": "debug", **options})
     with pytest.raises(ValueError, match=words):
         workload.run(config, ranks(world_size))
 

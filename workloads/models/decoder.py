@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Preset = Literal["debug", "small", "medium", "8b"]
+from workloads.models.experts import MixtureOfExperts
+
+Preset = Literal["debug", "small", "medium", "8b", "70b", "405b", "debug-moe", "small-moe", "8x7b"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,8 @@ class DecoderConfig:
     num_kv_heads: int
     hidden_dim: int
     rope_theta: float = 10_000.0
+    num_experts: int = 0  # 0: a plain feed-forward
+    experts_per_token: int = 0
 
     @property
     def head_dim(self) -> int:
@@ -43,10 +47,27 @@ PRESETS: dict[Preset, DecoderConfig] = {
     # 124 million
     "medium": DecoderConfig(
         vocab_size=32_000, dim=768, num_layers=12, num_heads=12, num_kv_heads=4, hidden_dim=2048),
-    # the sizes of Llama 3 8B (arXiv:2407.21783, table 3)
+    # the sizes of Llama 3 (arXiv:2407.21783, table 3)
     "8b": DecoderConfig(
         vocab_size=128_256, dim=4096, num_layers=32, num_heads=32, num_kv_heads=8,
         hidden_dim=14_336, rope_theta=500_000.0),
+    "70b": DecoderConfig(
+        vocab_size=128_256, dim=8192, num_layers=80, num_heads=64, num_kv_heads=8,
+        hidden_dim=28_672, rope_theta=500_000.0),
+    "405b": DecoderConfig(
+        vocab_size=128_256, dim=16_384, num_layers=126, num_heads=128, num_kv_heads=8,
+        hidden_dim=53_248, rope_theta=500_000.0),
+    # "debug" and "small" with experts of a quarter of their feed-forward
+    "debug-moe": DecoderConfig(
+        vocab_size=256, dim=64, num_layers=2, num_heads=4, num_kv_heads=2, hidden_dim=44,
+        num_experts=8, experts_per_token=2),
+    "small-moe": DecoderConfig(
+        vocab_size=4096, dim=256, num_layers=4, num_heads=8, num_kv_heads=4, hidden_dim=176,
+        num_experts=8, experts_per_token=2),
+    # the sizes of Mixtral 8x7B (arXiv:2401.04088, table 1)
+    "8x7b": DecoderConfig(
+        vocab_size=32_000, dim=4096, num_layers=32, num_heads=32, num_kv_heads=8,
+        hidden_dim=14_336, rope_theta=1_000_000.0, num_experts=8, experts_per_token=2),
 }
 # fmt: on
 
@@ -126,7 +147,13 @@ class Block(nn.Module):
         self.attention_norm = nn.RMSNorm(config.dim)
         self.attention = Attention(config)
         self.feed_forward_norm = nn.RMSNorm(config.dim)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = (
+            MixtureOfExperts(
+                config.dim, config.hidden_dim, config.num_experts, config.experts_per_token
+            )
+            if config.num_experts
+            else FeedForward(config)
+        )
 
     def forward(self, x_BTD: Tensor, cos_TC: Tensor, sin_TC: Tensor) -> Tensor:
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TC, sin_TC)
@@ -158,5 +185,12 @@ class Decoder(nn.Module):
         return self.out(self.norm(x_BTD))
 
     def num_matmul_params(self) -> int:
-        """Parameters without the embedding, which is looked up, not multiplied."""
-        return sum(weight.numel() for weight in self.parameters()) - self.embedding.weight.numel()
+        """Parameters that a token is multiplied by: not the embedding, which is looked up, and not
+        the experts it is not sent to.
+        """
+        layers = [block.feed_forward for block in self.blocks]
+        idle = sum(
+            layer.num_idle_params() for layer in layers if isinstance(layer, MixtureOfExperts)
+        )
+        all_of_them = sum(weight.numel() for weight in self.parameters())
+        return all_of_them - self.embedding.weight.numel() - idle

@@ -1,0 +1,87 @@
+"""Expert-parallel training: each rank holds some of the experts, its own batch, and a shard of the
+rest.
+
+Tokens travel to their experts and back by an uneven all-to-all, whose sizes another one tells first
+(arXiv:2006.16668, section 3). What is not an expert is sharded as in training.fsdp.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+import torch.distributed as c10d
+from torch import Tensor, nn
+from torch.distributed import _functional_collectives as collectives
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
+
+from workloads.dist import Dist
+from workloads.harness import Step
+from workloads.models.decoder import PRESETS, Decoder
+from workloads.models.experts import Compute, Experts
+from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Recipe):
+    """The command line."""
+
+    model: Annotated[Literal["debug-moe", "small-moe", "8x7b"], "preset with experts"] = "small-moe"
+
+
+def run(config: Config, dist: Dist) -> Iterator[Step]:
+    """Set up and return the steps. Raises ValueError where the ranks do not divide the experts."""
+    decoder = make_decoder(config, dist)
+    flops = flops_per_token(config, decoder)
+    model = parallelize(decoder, config, dist)
+    both_ways = make_pass(model, autocast=False)
+    return train(model.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)
+
+
+def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
+    """The decoder with its experts dealt out and the rest sharded. Raises ValueError."""
+    num_experts = PRESETS[config.model].num_experts
+    if num_experts % dist.world_size:
+        raise ValueError(f"{num_experts} experts do not go to {dist.world_size} ranks")
+    mesh = init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("shard",))
+    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = half if config.is_half else MixedPrecisionPolicy()
+    dealt: set[nn.Parameter] = set()
+
+    def average(weight: Tensor) -> None:
+        """Every rank's loss is a mean over its own batch; here their gradients are summed up."""
+        assert weight.grad is not None
+        weight.grad.div_(dist.world_size)
+
+    for block in decoder.blocks:
+        experts = block.feed_forward.experts
+        for name, weight in list(experts.named_parameters()):
+            mine = nn.Parameter(distribute_tensor(weight.detach(), mesh, [Shard(0)]))
+            mine.register_post_accumulate_grad_hook(average)
+            setattr(experts, name, mine)
+            dealt.add(mine)
+        experts.compute = elsewhere(experts, dist)
+        fully_shard(block, mesh=mesh, mp_policy=policy, ignored_params=dealt)
+    return fully_shard(decoder, mesh=mesh, mp_policy=policy, ignored_params=dealt)
+
+
+def elsewhere(experts: Experts, dist: Dist) -> Compute:
+    """The work of all experts, each where it is."""
+
+    def compute(x_SD: Tensor, counts_E: Tensor) -> Tensor:
+        counts_RE = torch.empty_like(counts_E)  # from each rank, for each of my experts
+        c10d.all_to_all_single(counts_RE, counts_E)
+        sent = counts_E.view(dist.world_size, -1).sum(1).tolist()
+        received = counts_RE.view(dist.world_size, -1).sum(1).tolist()
+        x = collectives.all_to_all_single_autograd(x_SD, received, sent, c10d.group.WORLD)
+        # They come by rank, and within a rank by expert; the experts want them by expert.
+        num_mine = len(counts_RE) // dist.world_size
+        experts_of = torch.arange(num_mine, device=x.device).repeat(dist.world_size)
+        order = experts_of.repeat_interleave(counts_RE).argsort(stable=True)
+        mine = counts_RE.view(dist.world_size, num_mine).sum(0)
+        y = torch.empty_like(x).index_copy(0, order, experts.here(x[order], mine))
+        return collectives.all_to_all_single_autograd(y, sent, received, c10d.group.WORLD)
+
+    return compute
