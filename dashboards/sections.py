@@ -154,6 +154,8 @@ def _case_outcome(run: RunDetail, comparisons: Sequence[ComparisonView]) -> Outc
 
 def _advice(run: RunSummary) -> str:
     advice = outcome(run).advice
+    if run.status is Status.CANCELLED and run.failure_reason is FailureReason.SAME_SIDES:
+        return "There was nothing to measure."
     if run.status is Status.FAILED and run.failure_reason is not None:
         return f"{advice} {FAILURES[run.failure_reason].remedy}"
     return advice
@@ -164,6 +166,8 @@ def _again(run: RunDetail) -> str | None:
     if any(side.image or side.environment or side.arguments for side in _sides(run)):
         return None
     if run.budget_device_hours is not None or run.intent is not Intent.GATE:
+        return None
+    if run.failure_reason is FailureReason.SAME_SIDES:
         return None
     is_undecided = run.verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID, Verdict.MISSING)
     if not (is_undecided or run.status in (Status.FAILED, Status.CANCELLED)):

@@ -52,6 +52,9 @@ class Status(StrEnum):
         return self in (Status.FINISHED, Status.FAILED, Status.CANCELLED)
 
 
+OPEN = tuple(status for status in Status if not status.is_final)
+
+
 class Verdict(StrEnum):
     """What a comparison says. None of these is ever shown as another."""
 

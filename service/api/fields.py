@@ -16,6 +16,7 @@ def _in_utc(moment: datetime) -> datetime:
 # PostgreSQL stores no NUL, and no argument vector holds one.
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+# Shorter: `requested_by` holds "schedule NAME" in 100 letters.
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Revision = Annotated[str, Field(min_length=1, max_length=250, pattern=r"^[^-\s][^\s\x00]*$")]
 ShaPrefix = Annotated[str, Field(pattern=r"^[0-9a-f]{4,64}$")]

@@ -1,4 +1,4 @@
-"""/healthz: the process lives. /readyz: it can reach its database, migrated to the head."""
+"""/healthz: the process lives. /readyz: its database answers, with a schema that it can use."""
 
 from http import HTTPStatus
 
@@ -33,7 +33,7 @@ def healthz() -> dict[str, str]:
     | problems(HTTPStatus.SERVICE_UNAVAILABLE, is_open=True),
 )
 def readyz(request: Request) -> Response | dict[str, str]:
-    """The database answers and has the schema of this version."""
+    """The database answers, and its schema is not older than this version."""
     missing = migration.pending(request.app.state.engine)
     if missing is not None:
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, missing)

@@ -35,7 +35,7 @@ class SideBody(BaseModel):
     arguments: list[Text] = []
 
 
-class Measured(BaseModel):
+class MeasureBody(BaseModel):
     """What to measure. A side is a revision string or an object."""
 
     candidate: SideBody
@@ -54,7 +54,7 @@ class Measured(BaseModel):
 
     def request(self, project: str) -> runs.RunRequest:
         """The use case's argument."""
-        values = self.model_dump(include=set(Measured.model_fields) - {"candidate", "baseline"})
+        values = self.model_dump(include=set(MeasureBody.model_fields) - {"candidate", "baseline"})
         return runs.RunRequest(
             project=project,
             candidate=SideSpec(**self.candidate.model_dump()),
@@ -63,7 +63,7 @@ class Measured(BaseModel):
         )
 
 
-class RunBody(Measured):
+class RunBody(MeasureBody):
     """A run to ask for."""
 
     model_config = ConfigDict(

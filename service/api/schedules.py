@@ -1,5 +1,7 @@
 """Schedules: runs that are asked for again and again, by the clock."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -13,17 +15,18 @@ from service.api.deps import JSON_ONLY, SessionDep
 from service.api.described import NEXT, REFUSALS, UNKNOWN, example, problems
 from service.api.fields import ScheduleName, Text
 from service.api.lists import Listing, PageQueryDep, listing
-from service.api.runs import Measured, SideBody
+from service.api.runs import MeasureBody, SideBody
 from service.db import catalog, models
 from service.db import schedules as schedules_db
-from service.domain import Scope
+from service.domain import Scope, SideSpec
 from service.usecases import schedules
+from service.usecases.runs import RunRequest
 
 router = APIRouter(tags=["schedules"])
 _PATH = "/projects/{project}/schedules/{name}"
 
 
-class ScheduleBody(Measured):
+class ScheduleBody(MeasureBody):
     """When to ask for a run, and for which."""
 
     model_config = ConfigDict(
@@ -57,16 +60,25 @@ class ScheduleView(BaseModel):
     )
 
 
+def _asked(request: RunRequest | Mapping[str, Any]) -> dict[str, Any]:
+    """What runs ask for, without the project, which stands beside it."""
+    values = asdict(request) if isinstance(request, RunRequest) else request
+    return {key: value for key, value in values.items() if key != "project"}
+
+
 _NIGHTLY = ScheduleView(
     name="nightly",
     project="tinylm",
     cron="0 2 * * *",
-    request={"candidate": {"revision": "main"}, "baseline": None, "cluster": "local"},
+    request=_asked(RunRequest(project="tinylm", candidate=SideSpec(revision="main"))),
     created_by="ada",
     created_at=examples.QUEUED.created_at,
     next_at=examples.QUEUED.created_at + timedelta(hours=14),
     left_out_at=None,
 )
+
+_CREATED = example(HTTPStatus.CREATED, _NIGHTLY)[HTTPStatus.CREATED]
+_REFUSALS = {*REFUSALS, HTTPStatus.NOT_FOUND} - {HTTPStatus.CONFLICT}  # it replaces what is there
 
 
 @router.put(
@@ -74,8 +86,8 @@ _NIGHTLY = ScheduleView(
     operation_id="put_schedule",
     dependencies=[needs(Scope.ADMIN), JSON_ONLY],
     responses=example(HTTPStatus.OK, _NIGHTLY)
-    | example(HTTPStatus.CREATED, _NIGHTLY)
-    | problems(*REFUSALS, HTTPStatus.NOT_FOUND),
+    | {HTTPStatus.CREATED: {"model": ScheduleView, **_CREATED}}
+    | problems(*_REFUSALS),
 )
 def put_schedule(
     project: Text,
@@ -132,12 +144,11 @@ def delete_schedule(project: Text, name: Text, session: SessionDep) -> ScheduleV
 
 
 def _view(row: models.Schedule) -> ScheduleView:
-    asked = {key: value for key, value in row.request.items() if key != "project"}
     return ScheduleView(
         name=row.name,
         project=row.project.name,
         cron=row.cron,
-        request=asked,
+        request=_asked(row.request),
         created_by=row.created_by,
         created_at=row.created_at,
         next_at=row.next_at,

@@ -16,6 +16,7 @@ from service.domain import LOOKS, Intent
 app = typer.Typer(
     name="schedule", help="Runs that are asked for by the clock.", no_args_is_help=True
 )
+_DEFAULT = dict.fromkeys(Intent, "last verdict") | {Intent.CALIBRATE: "itself"}
 ProjectOption = Annotated[
     str | None, typer.Option("--project", help="Default: the project of this folder.")
 ]
@@ -55,11 +56,13 @@ def put(
 @app.command("list")
 def show() -> None:
     """List the schedules, newest first."""
-    table = Table("project", "name", "cron", "next (UTC)", "candidate", "baseline", box=None)
+    columns = ("project", "name", "cron", "next (UTC)", "left out", "candidate", "baseline")
+    table = Table(*columns, box=None)
     for row in Client(Settings()).items("/schedules"):
         asked = row["request"]
-        baseline = asked["baseline"]["revision"] if asked["baseline"] else "last verdict"
-        texts = (row["project"], row["name"], row["cron"], minute(row["next_at"]))
+        baseline = asked["baseline"]["revision"] if asked["baseline"] else _DEFAULT[asked["intent"]]
+        times = minute(row["next_at"]), minute(row["left_out_at"])
+        texts = (row["project"], row["name"], row["cron"], *times)
         table.add_row(*map(cell, (*texts, asked["candidate"]["revision"], baseline)))
     Console().print(table)
 

@@ -63,15 +63,12 @@ def pending(engine: Engine) -> str | None:
     """Why the database cannot be used yet; None where it is ready."""
     try:
         with engine.connect() as connection:
-            detail = cut_off(connection)
-            if detail is not None or is_newer(connection):
-                return detail
-            found = current(connection)
+            detail, found = cut_off(connection), current(connection)
     except SQLAlchemyError as error:
         return f"The database does not answer: {type(error).__name__}."
-    if found != head():
+    if detail is None and found != head() and (found is None or is_known(found)):
         return f"The schema is at {found}, this version needs {head()}: run `paceline db upgrade`."
-    return None
+    return detail
 
 
 def _run(engine: Engine, direction: Callable[[Config, str], None], revision: str) -> None:

@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session
 
 from service.db import catalog, models
 from service.db.leases import database_now
-from service.domain import Status
+from service.domain import OPEN, Status
 
-OPEN = [status for status in Status if not status.is_final]
 VALID = "valid"
 RECENT = timedelta(hours=1)
 REACH = timedelta(days=7)  # of the runs that are looked at for what happened recently

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from service.artifacts import ArtifactStore
 from service.config import Settings
 from service.db import leases, migration
+from service.db.postgres_programs import cut_off
 from service.db.session import make_engine
 from service.diagnosis.finding import Finding, failure, ok, warning
 
@@ -50,12 +51,15 @@ def _answering(engine: Engine, name: str) -> Iterator[Finding]:
         before = datetime.now(UTC)
         theirs = leases.database_now(session)
         after = datetime.now(UTC)
+        is_cut_off = cut_off(session.connection()) is not None
     version = ".".join(map(str, engine.dialect.server_version_info or ()))
     kind = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}[engine.dialect.name]
     yield ok("database", f"{name} is {kind} {version}.")
     lacking = migration.pending(engine)
     if lacking is None:
-        yield ok("schema", f"It is at {migration.head()}, as this version needs.")
+        yield ok("schema", f"It is as this version needs it: at {migration.head()} or later.")
+    elif is_cut_off:
+        yield failure("schema", lacking, remedy="See docs/operations.md, Backup and restore.")
     else:
         yield failure("schema", lacking, remedy="paceline db upgrade")
     yield clock((theirs - (before + (after - before) / 2)).total_seconds())

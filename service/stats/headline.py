@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from service.domain import Status, Verdict, severity, worst
+from service.domain import CANCELLED, Status, Verdict, severity, worst
 from service.metrics import METRICS
 from service.stats.words import percent
 
@@ -52,7 +52,7 @@ def headline(status: Status, failure: str | None, comparisons: Sequence[Judged])
     if status is Status.FAILED:
         return f"The run failed, so there is no verdict: {failure}"
     if status is Status.CANCELLED:
-        return f"{failure} There is no verdict."
+        return f"{failure or CANCELLED.detail} There is no verdict."
     if status is Status.QUEUED:
         return "The run waits for a worker."
     gating = sorted(

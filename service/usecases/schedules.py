@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import asdict, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -10,20 +10,22 @@ from service.cron import next_time
 from service.db import catalog, models
 from service.db import schedules as schedules_db
 from service.db.leases import database_now
+from service.db.session import DATABASE_FAILURES
 from service.domain import Intent
 from service.usecases import runs
 from service.usecases.runs import RunRequest
 
 logger = logging.getLogger(__name__)
 
+_RETRY = timedelta(days=1)
+
 
 def put(
     session: Session, name: str, cron: str, body: RunRequest, *, created_by: str
 ) -> tuple[models.Schedule, bool]:
-    """Set a project's schedule of that name; whether it is new.
+    """Set a project's schedule of that name; whether it is new. Raises NotFound and Refused.
 
-    Without a baseline it is the last commit for which the schedule found a verdict, so that no
-    commit is left out; before there is one, the default of a run. Raises NotFound and Refused.
+    One that is set anew keeps its next time unless its line changes: that may be due by now.
     """
     next_at = next_time(cron, database_now(session))
     project, _ = runs.place(session, body)
@@ -35,16 +37,17 @@ def put(
         created_by=created_by,
         next_at=next_at,
     )
-    stored = catalog.find_or_add(session, row, project_id=project.id, name=name)
-    if stored is not row:
-        stored.cron, stored.request, stored.next_at = cron, row.request, next_at
-        session.flush()
-    return schedules_db.schedule(session, project, name), stored is row
+    is_new = catalog.find_or_add(session, row, project_id=project.id, name=name) is row
+    stored = schedules_db.lock(session, project, name)
+    stored.request = row.request
+    if stored.cron != cron:
+        stored.cron, stored.next_at = cron, next_at
+    return stored, is_new
 
 
 def delete(session: Session, project: str, name: str) -> models.Schedule:
     """Take a schedule away; its runs stay. Raises NotFound."""
-    row = schedules_db.schedule(session, catalog.project(session, project), name)
+    row = schedules_db.lock(session, catalog.project(session, project), name)
     session.delete(row)
     return row
 
@@ -57,28 +60,31 @@ def start_due(session: Session) -> None:
     """
     now = database_now(session)
     for row in schedules_db.due(session, now):
-        row.next_at = next_time(row.cron, now)
         try:
             with session.begin_nested():
                 _start(session, row, now)
+        except DATABASE_FAILURES:  # it will be due again
+            raise
         except Exception:  # one that cannot be served must not keep the others from their runs
-            logger.exception("schedule %s cannot ask for a run", row.name)
-            row.left_out_at = now
+            logger.exception("schedule %s (%s) cannot ask for a run", row.name, row.id)
+            row.next_at, row.left_out_at = now + _RETRY, now
 
 
 def _start(session: Session, row: models.Schedule, now: datetime) -> None:
-    if schedules_db.is_running(session, row.id):
-        logger.warning("schedule %s: its run before has not ended; left out", row.name)
+    row.next_at = next_time(row.cron, now)
+    if schedules_db.has_open_run(session, row.id):
+        logger.warning("schedule %s (%s): its run before goes on; left out", row.name, row.id)
         row.left_out_at = now
         return
     run = runs.request(session, _body(session, row), requested_by=f"schedule {row.name}")
     run.schedule_id = row.id
-    logger.info("schedule %s asks for run %s", row.name, run.id)
+    logger.info("schedule %s (%s) asks for run %s", row.name, row.id, run.id)
 
 
 def _body(session: Session, row: models.Schedule) -> RunRequest:
+    """What to ask for now: where no baseline is named, it is the last commit that was settled."""
     body = runs.request_from_json(row.request)
-    last = schedules_db.last_settled(session, row.id)
-    if body.baseline is not None or body.intent is Intent.CALIBRATE or last is None:
+    if body.baseline is not None or body.intent is Intent.CALIBRATE:
         return body
-    return replace(body, baseline=replace(body.candidate, revision=last))
+    last = schedules_db.last_settled(session, row.id, body.candidate.revision)
+    return body if last is None else replace(body, baseline=replace(body.candidate, revision=last))

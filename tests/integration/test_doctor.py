@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from service import cli
@@ -29,6 +30,16 @@ def test_a_database_without_our_schema_fails_with_the_command(empty_engine: Engi
     url = empty_engine.url.render_as_string(hide_password=False)
     (schema,) = [f for f in stores.database(Settings(database_url=url)) if f.check == "schema"]
     assert (schema.level, schema.remedy) == (Level.FAILURE, "paceline db upgrade")
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_a_restore_that_was_cut_off_sends_to_the_manual(engine: Engine):
+    with engine.begin() as connection:
+        connection.execute(sa.text("create schema paceline_before_restore"))
+    url = engine.url.render_as_string(hide_password=False)
+    (schema,) = [f for f in stores.database(Settings(database_url=url)) if f.check == "schema"]
+    assert schema.level is Level.FAILURE
+    assert "docs/operations.md" in schema.remedy
 
 
 def test_a_database_that_does_not_answer_hides_its_password():

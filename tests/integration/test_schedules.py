@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from fastapi import FastAPI
@@ -55,17 +56,37 @@ class Clock:
             query = select(models.Run).where(own)
             return session.scalars(query.order_by(models.Run.created_at)).all()
 
-    def end(self, run: models.Run, verdict: Verdict | None, sha: str = "b" * 40) -> None:
-        """Plan a run and end it with a verdict; None: it failed before it had a plan."""
+    def fail(self, run: models.Run) -> None:
+        """End a run that could not be planned."""
         with transaction(self._sessions, factories.unsent) as session:
-            if verdict is None:
-                reason = FailureReason.SOURCE_UNAVAILABLE
-                runs.fail(session, run.id, Failure(reason=reason, detail="The host is down."))
-                return
-            runs.plan(session, run.id, factories.plan(candidate=factories.revision(sha)))
-            row = runs_db.lock(session, run.id)
-            runs_db.finish(session, row, Status.FINISHED)
-            row.verdict = verdict
+            reason = FailureReason.SOURCE_UNAVAILABLE
+            runs.fail(session, run.id, Failure(reason=reason, detail="The host is down."))
+
+    def end(self, *verdicts: Verdict, sha: str = "b" * 40, with_new_case: bool = False) -> None:
+        """Plan the newest run and end it with a verdict for each of its cases."""
+        cases = [factories.case(f"case-{number}") for number in range(len(verdicts))]
+        unmeasurable = {}
+        if with_new_case:
+            cases.append(factories.case("new", world_size=4))
+            verdicts = (*verdicts, Verdict.MISSING)
+            unmeasurable = {"new": "The baseline has no such case."}
+        plan = factories.plan(
+            candidate=factories.revision(sha), cases=cases, unmeasurable=unmeasurable
+        )
+        run_id = self.runs()[-1].id
+        with transaction(self._sessions, factories.unsent) as session:
+            runs.plan(session, run_id, plan)
+            (job,) = runs_db.jobs(session, run_id)
+            for link, verdict in zip(job.job_cases, verdicts, strict=True):
+                session.add(comparison(job.id, link.case_id, verdict))
+                session.add(comparison(job.id, link.case_id, Verdict.INCONCLUSIVE, gates=False))
+            session.flush()
+            runs_db.finish(session, runs_db.lock(session, run_id), Status.FINISHED)
+
+    def baseline(self) -> str:
+        """What its newest run is compared with."""
+        found: str = self.runs()[-1].request["baseline"]["revision"]
+        return found
 
     def row(self) -> models.Schedule:
         with self._sessions() as session:
@@ -73,6 +94,25 @@ class Clock:
 
     def _row(self, session: Session) -> models.Schedule:
         return session.scalars(select(models.Schedule).filter_by(name="nightly")).one()
+
+
+def comparison(
+    job_id: UUID, case_id: UUID, verdict: Verdict, *, gates: bool = True
+) -> models.Comparison:
+    return models.Comparison(
+        job_id=job_id,
+        case_id=case_id,
+        metric="step_time_s" if gates else "peak_rss_bytes",
+        is_gating=gates,
+        min_effect=0.02,
+        verdict=verdict,
+        reasons=[],
+        num_pairs=3,
+        algorithm="a",
+        version=1,
+        parameters={},
+        inputs=[],
+    )
 
 
 @pytest.fixture
@@ -164,7 +204,7 @@ def test_a_time_is_left_out_while_the_run_before_goes_on(clock: Clock):
     clock.strike()
     assert len(clock.runs()) == 1
     assert clock.row().left_out_at is not None
-    clock.end(clock.runs()[0], None)
+    clock.fail(clock.runs()[0])
     clock.strike()
     assert len(clock.runs()) == 2
 
@@ -172,29 +212,80 @@ def test_a_time_is_left_out_while_the_run_before_goes_on(clock: Clock):
 def test_one_that_cannot_be_served_keeps_no_other_from_its_run(
     clock: Clock, client: TestClient, sessions: Sessions
 ):
-    client.put("/projects/tinylm/schedules/broken", json=BODY)
-    with sessions.begin() as session:
-        row = session.scalars(select(models.Schedule).filter_by(name="broken")).one()
-        row.request = {"candidate": "of a version that is gone"}
-        row.next_at = database_now(session) - timedelta(hours=6)
+    broken = {"request": {"candidate": "of a version that is gone"}, "cron": "soon"}
+    for field, value in broken.items():
+        client.put(f"/projects/tinylm/schedules/{field}", json=BODY)
+        with sessions.begin() as session:
+            row = session.scalars(select(models.Schedule).filter_by(name=field)).one()
+            setattr(row, field, value)
+            row.next_at = database_now(session) - timedelta(hours=6)
     clock.strike()
     assert len(clock.runs()) == 1
-    left_out = client.get("/projects/tinylm/schedules/broken")
-    assert left_out.json()["left_out_at"] is not None
+    for field in broken:
+        left_out = client.get(f"/projects/tinylm/schedules/{field}")
+        assert left_out.json()["left_out_at"] is not None
 
 
-def test_the_baseline_is_the_last_commit_with_a_verdict(clock: Clock):
-    last: str | None = None
-    for number, verdict in enumerate((None, *Verdict)):
+def test_the_baseline_is_the_last_commit_that_was_settled(clock: Clock):
+    clock.strike()
+    clock.fail(clock.runs()[-1])
+    last = "main^1"
+    for number, verdict in enumerate(Verdict):
         clock.strike()
-        run = clock.runs()[-1]
-        assert run.request["baseline"]["revision"] == (last or "main^1")
+        assert clock.baseline() == last
         sha = f"{number:040x}"
-        clock.end(run, verdict, sha)
+        clock.end(verdict, sha=sha)
         if verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.NO_CHANGE):
             last = sha
     clock.strike()
-    assert clock.runs()[-1].request["baseline"]["revision"] == last is not None
+    assert clock.baseline() == last != "main^1"
+
+
+def test_a_regression_of_one_case_settles_no_other(clock: Clock):
+    clock.strike()
+    clock.end(Verdict.REGRESSION, Verdict.INVALID)
+    assert clock.runs()[-1].verdict is Verdict.REGRESSION
+    clock.strike()
+    assert clock.baseline() == "main^1"
+    clock.end(Verdict.REGRESSION, Verdict.NO_CHANGE, sha="c" * 40)
+    clock.strike()
+    assert clock.baseline() == "c" * 40
+
+
+def test_a_case_that_is_new_is_missing_once(clock: Clock):
+    clock.strike()
+    clock.end(Verdict.NO_CHANGE, sha="c" * 40, with_new_case=True)
+    assert clock.runs()[-1].verdict is Verdict.MISSING
+    clock.strike()
+    assert clock.baseline() == "c" * 40
+
+
+def test_nothing_but_a_new_case_settles_nothing(clock: Clock):
+    clock.strike()
+    clock.end(with_new_case=True)
+    clock.strike()
+    assert clock.baseline() == "main^1"
+
+
+def test_another_branch_begins_anew(client: TestClient, clock: Clock):
+    clock.strike()
+    clock.end(Verdict.NO_CHANGE)
+    client.put(NIGHTLY, json={**BODY, "candidate": "release-2"})
+    clock.strike()
+    assert clock.baseline() == "release-2^1"
+
+
+def test_what_is_due_stays_due_when_it_is_set_again(
+    client: TestClient, clock: Clock, sessions: Sessions
+):
+    with sessions.begin() as session:
+        due_at = database_now(session) - timedelta(minutes=3)
+        session.scalars(select(models.Schedule)).one().next_at = due_at
+    assert client.put(NIGHTLY, json={**BODY, "suite": "all"}).status_code == 200
+    assert clock.row().next_at == due_at
+    clock.look()
+    (run,) = clock.runs()
+    assert run.request["suite"] == "all"
 
 
 @pytest.mark.parametrize(
@@ -207,9 +298,8 @@ def test_a_baseline_that_is_named_stays(
     client.put(NIGHTLY, json={**BODY, **change})
     for _ in range(2):
         clock.strike()
-        run = clock.runs()[-1]
-        assert run.request["baseline"]["revision"] == baseline
-        clock.end(run, Verdict.NO_CHANGE)
+        assert clock.baseline() == baseline
+        clock.end(Verdict.NO_CHANGE)
 
 
 def test_nothing_new_is_no_failure(clock: Clock, sessions: Sessions, client: TestClient):

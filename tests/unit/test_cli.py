@@ -183,8 +183,8 @@ class TestRuns:
 class TestSchedule:
     NIGHTLY: ClassVar = {
         "project": "tinylm", "name": "nightly", "cron": "0 2 * * *",
-        "next_at": "2026-12-01T02:00:00Z",
-        "request": {"candidate": {"revision": "main"}, "baseline": None},
+        "next_at": "2026-12-01T02:00:00Z", "left_out_at": None,
+        "request": {"candidate": {"revision": "main"}, "baseline": None, "intent": "gate"},
     }  # fmt: skip
 
     def test_what_is_set(self, paceline, service, capsys):
@@ -197,7 +197,7 @@ class TestSchedule:
         assert "tinylm/nightly asks for a run next at 2026-12-01 02:00" in capsys.readouterr().out
 
     def test_a_row_a_schedule(self, paceline, service, capsys):
-        named = {"candidate": {"revision": "main"}, "baseline": {"revision": "[v1]\x1b[2J"}}
+        named = {**self.NIGHTLY["request"], "baseline": {"revision": "[v1]\x1b[2J"}}
         rows = [self.NIGHTLY, {**self.NIGHTLY, "name": "drift", "request": named}]
         service.says("GET /schedules", {"items": rows, "next_cursor": None})
         assert paceline("schedule", "list") == 0

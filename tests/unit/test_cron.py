@@ -22,6 +22,8 @@ MONDAY = datetime(2026, 11, 30, 2, 0, tzinfo=UTC)
         ("0 0 29 2 *", MONDAY, datetime(2028, 2, 29)),
         ("0 2 1 * mon", MONDAY, datetime(2027, 2, 1, 2)),
         ("59 23 31 12 *", MONDAY, datetime(2026, 12, 31, 23, 59)),
+        (" 0  2\t* * * ", MONDAY, datetime(2026, 12, 1, 2)),
+        ("0,30 2-4/2 1,15 jan-mar *", MONDAY, datetime(2027, 1, 1, 2)),
     ],
 )
 def test_the_next_time(line: str, after: datetime, expected: datetime):
@@ -44,8 +46,13 @@ def test_lines_are_in_utc_wherever_they_are_asked():
         ("61 * * * *", "61 > 59"),
         ("0 0 * * 7", "7 > 6"),
         ("*/0 * * * *", "zero"),
-        (",, * * * *", "empty part"),
+        (",, * * * *", "'' is no"),
         ("a * * * *", "'a'"),
+        ("*/2.5 * * * *", "'*/2.5' is no"),
+        ("*/15-3 * * * *", "'*/15-3' is no"),
+        ("0-30-45 * * * *", "'0-30-45' is no"),
+        ("1_0 * * * *", "'1_0' is no"),
+        ("-5 * * * *", "'-5' is no"),
         ("0 0 30 2 *", "never occurs"),
     ],
 )

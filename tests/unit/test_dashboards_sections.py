@@ -97,6 +97,11 @@ class TestAgain:
     def test_what_no_command_line_can_ask_for_is_not(self, asked):
         assert section(make.run(Status.CANCELLED, **asked)).again is None
 
+    def test_what_had_nothing_new_is_not_asked_for_again(self):
+        run = make.run(Status.CANCELLED, failure_reason=FailureReason.SAME_SIDES)
+        assert section(run).again is None
+        assert section(run).advice == "There was nothing to measure."
+
     def test_the_cluster_is_named_unless_it_is_the_default(self):
         assert "--cluster h200" in section(make.run(Status.CANCELLED, cluster="h200")).again
 

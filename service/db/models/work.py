@@ -25,7 +25,7 @@ class Schedule(Base):
     created_by: Mapped[str] = mapped_column(String(100))
     created_at: Mapped[datetime] = mapped_column(default=now)
     next_at: Mapped[datetime] = mapped_column(index=True)
-    left_out_at: Mapped[datetime | None]  # a time at which its run before had not ended
+    left_out_at: Mapped[datetime | None]  # its run before went on, or could not be asked for
     project: Mapped[Project] = relationship(lazy="raise")
 
 
