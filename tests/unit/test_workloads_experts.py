@@ -64,6 +64,23 @@ def test_it_is_the_weighted_sum_of_the_best(layer: MixtureOfExperts) -> None:
     torch.testing.assert_close(layer(x[None])[0], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("how", ["autocast", "half tokens"])
+def test_half_precision(layer: MixtureOfExperts, how: str) -> None:
+    """As DDP has it, and as FSDP does, which leaves the experts' own weights in float32."""
+    x = torch.randn(2, 8, DIM)
+    if how == "half tokens":
+        layer.router.to(torch.bfloat16)
+        y = layer(x.to(torch.bfloat16))
+        assert y.dtype is torch.bfloat16
+    else:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(x)
+    y.float().sum().backward()
+    assert layer.experts.gate_EDF.grad is not None
+    assert layer.experts.gate_EDF.grad.dtype is torch.float32
+    assert y.isfinite().all()
+
+
 def test_experts_that_nobody_is_sent_to_do_no_harm(layer: MixtureOfExperts) -> None:
     x = torch.randn(1, 1, DIM)
     assert layer(x).isfinite().all()

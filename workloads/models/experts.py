@@ -34,7 +34,8 @@ class Experts(nn.Module):
 
     def here(self, x_SD: Tensor, counts_E: Tensor) -> Tensor:
         """What the experts that this rank holds make of the tokens."""
-        weights = zip(*map(_held, (self.gate_EDF, self.up_EDF, self.down_EFD)), strict=True)
+        held = (_held(weight, x_SD.dtype) for weight in (self.gate_EDF, self.up_EDF, self.down_EFD))
+        weights = zip(*held, strict=True)
         parts = x_SD.split(counts_E.tolist())
         return torch.cat(
             [
@@ -64,7 +65,7 @@ class MixtureOfExperts(nn.Module):
         tokens_S = by_expert // self.per_token
         counts_E = chosen_S.bincount(minlength=self.router.out_features)
         y_SD = self.experts(x_ND[tokens_S], counts_E) * shares_S[by_expert, None]
-        return torch.zeros_like(x_ND).index_add(0, tokens_S, y_SD).view_as(x_BTD)
+        return torch.zeros_like(x_ND).index_add(0, tokens_S, y_SD.to(x_ND.dtype)).view_as(x_BTD)
 
     def num_idle_params(self) -> int:
         """Parameters of the experts that a token is not sent to."""
@@ -73,6 +74,6 @@ class MixtureOfExperts(nn.Module):
         return all_of_them // num_experts * (num_experts - self.per_token)
 
 
-def _held(weight: Tensor) -> Tensor:
-    """The part of a weight that this rank holds."""
-    return weight.to_local() if isinstance(weight, DTensor) else weight
+def _held(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The part of a weight that this rank holds, in the precision of what it is multiplied by."""
+    return (weight.to_local() if isinstance(weight, DTensor) else weight).to(dtype)
