@@ -33,6 +33,7 @@ def ranks(world_size: int) -> Dist:
         (single, 2, {}, "one rank, not 2"),
         (fsdp, 4, {"replicas": 3}, "4 ranks do not make 3 equal groups"),
         (fsdp, 4, {"replicas": 0}, "4 ranks do not make 0 equal groups"),
+        (tensor_parallel, 2, {"model": "debug-moe"}, "debug-moe has experts"),
         (tensor_parallel, 4, {}, "2 key and value heads do not go to 4 ranks"),
         (expert_parallel, 3, {"model": "debug-moe"}, "8 experts do not go to 3 ranks"),
         (pipeline, 4, {}, "2 blocks, too few for 4 stages"),

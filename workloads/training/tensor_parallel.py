@@ -65,6 +65,8 @@ def context(config: Config) -> AbstractContextManager[Any]:
 
 def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
     """The decoder with its matrices cut over all ranks. Raises ValueError."""
+    if PRESETS[config.model].num_experts:
+        raise ValueError(f"{config.model} has experts, which are not cut: training.expert_parallel")
     num_kv_heads = PRESETS[config.model].num_kv_heads
     if num_kv_heads % dist.world_size:
         raise ValueError(f"{num_kv_heads} key and value heads do not go to {dist.world_size} ranks")

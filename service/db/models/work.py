@@ -63,9 +63,8 @@ class Run(Base):
     policy: Mapped[dict[str, Any] | None]  # domain.Policy in force, known once planned
     baseline_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
     candidate_side_id: Mapped[UUID | None] = mapped_column(ForeignKey("sides.id"), index=True)
-    requested_by: Mapped[str | None] = mapped_column(
-        String(100)
-    )  # a token's name, `local`, or `schedule NAME`
+    # A token's name, `local`, or `schedule NAME`.
+    requested_by: Mapped[str | None] = mapped_column(String(100))
     schedule_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("schedules.id", ondelete="SET NULL")
     )
