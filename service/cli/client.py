@@ -122,8 +122,9 @@ class Client:
 
 
 def _until_lost(source: httpx_sse.EventSource) -> Iterator[httpx_sse.ServerSentEvent]:
+    """An event without data is none (WHATWG HTML, 9.2.6), though httpx-sse hands it on."""
     with suppress(httpx.RequestError):
-        yield from source.iter_sse()
+        yield from (event for event in source.iter_sse() if event.data)
 
 
 def _detail(problem: dict[str, Any]) -> str:

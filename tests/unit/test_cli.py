@@ -281,6 +281,13 @@ class TestCompare:
 class TestFollow:
     """A run goes on while the service restarts."""
 
+    def test_an_event_without_data_is_none(self, service):
+        headers = {"content-type": "text/event-stream"}
+        empty = httpx.Response(200, content="retry: 2000\nid: 1\n\n", headers=headers)
+        service.streams(empty, make.run())
+        run, _told = self.follow([])
+        assert run["status"] == "finished"
+
     def follow(self, waits: list[float]) -> tuple[Any, str]:
         console = Console(file=io.StringIO())
         run = follow(Client(Settings()), str(RUN), console, sleep=waits.append)
