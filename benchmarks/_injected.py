@@ -17,7 +17,7 @@ import torch
 
 from workloads.__main__ import parser
 from workloads.dist import Dist
-from workloads.harness import Step, measure
+from workloads.harness import Facts, measure
 from workloads.training import ddp
 
 
@@ -28,12 +28,12 @@ class Config(ddp.Config):
     slow_by: Annotated[float, "share of a step's time to add to it"] = 0.0
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """The workload's steps, each followed by its extra work."""
     return _slowed(ddp.run(config, dist), config.slow_by)
 
 
-def _slowed(steps: Iterator[Step], share: float) -> Iterator[Step]:
+def _slowed(steps: Iterator[Facts], share: float) -> Iterator[Facts]:
     left, right, out = torch.randn(32, 32), torch.randn(32, 32), torch.empty(32, 32)
     while True:
         start = time.perf_counter()

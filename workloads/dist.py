@@ -105,6 +105,27 @@ def clock_for(device: torch.device, cuda: Any = torch.cuda) -> Clock:
     return {"synchronize": cuda.synchronize, "mark": mark, "seconds": seconds}
 
 
+@dataclass(frozen=True)
+class Later:
+    """A number that is there once the device has come to it, such as the time of its work."""
+
+    item: Callable[[], float]
+
+
+class Stopwatch:
+    """Times parts of a step on a device, without waiting for it."""
+
+    def __init__(self, device: torch.device, cuda: Any = torch.cuda) -> None:
+        clock = clock_for(device, cuda)
+        self.mark = clock.get("mark", time.perf_counter)
+        self._seconds = clock.get("seconds", lambda start, end: end - start)
+
+    def since(self, start: Any) -> Later:
+        """Seconds from a mark until now."""
+        end = self.mark()
+        return Later(lambda: self._seconds(start, end))
+
+
 def memory_of(device: torch.device, cuda: Any = torch.cuda) -> dict[str, int]:
     """Fields of a memory record: what the CUDA caching allocator reached; empty on the CPU."""
     if device.type != "cuda":

@@ -1,13 +1,16 @@
 """The one timing harness: drives a workload's steps through Turns and writes its records.
 
 A workload is a module with a frozen dataclass `Config`, which has `steps`, and a function
-`run(config, dist)`: it sets up and returns an iterator. Advancing the iterator runs one step.
+`run(config, dist)`: it sets up and returns an iterator. Advancing the iterator runs one step and
+gives what there is to note of it, by name: `tokens`, `loss`, `model_flops`, or the value of a
+metric (`busbw_bytes_per_s@1048576`). Values are numbers, or have an `item()`, such as a tensor on
+its device: that is called after the turn has ended.
 """
 
 import statistics
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import torch
@@ -21,13 +24,7 @@ WARMUP_STEPS = 10
 WARMUP_SHARE = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """What this rank did in one step. The loss stays on its device until the turn has ended."""
-
-    tokens: int
-    loss: torch.Tensor
-    model_flops: int
+Facts = Mapping[str, Any]
 
 
 class Workload(Protocol):
@@ -36,54 +33,47 @@ class Workload(Protocol):
     __name__: str
     Config: type
 
-    def run(self, config: Any, dist: Dist) -> Iterator[Step]: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """A rank's steady window in short, for people; verdicts are made from the records."""
-
-    num_steps: int
-    step_time_s: float
-    tokens_per_s: float
-    mfu: float | None
-
-    def __str__(self) -> str:
-        mfu = "unknown" if self.mfu is None else f"{self.mfu:.1%}"
-        return (
-            f"{self.num_steps} steps after warm-up: median {self.step_time_s * 1e3:.2f} ms, "
-            f"{self.tokens_per_s:,.0f} tokens/s per rank, MFU {mfu}"
-        )
+    def run(self, config: Any, dist: Dist) -> Iterator[Facts]: ...
 
 
 class Meter:
-    """Passes finished steps on to the records and keeps what the summary needs."""
+    """Passes finished steps on to the records and keeps them for the summary."""
 
     def __init__(self, records: StepSink) -> None:
         self._records = records
-        self.times_s: list[float] = []
-        self.tokens: list[int] = []
-        self.model_flops: list[int] = []
+        self._steps: list[Facts] = []
 
-    def step(self, index: int, time_s: float, **fields: Any) -> None:
+    def step(self, index: int, time_s: float, *, turn: int, **facts: Any) -> None:
         """One finished step, see Records.step."""
-        self._records.step(index, time_s, **fields)
-        self.times_s.append(time_s)
-        self.tokens.append(fields["tokens"])
-        self.model_flops.append(fields["model_flops"])
+        self._records.step(index, time_s, turn=turn, **facts)
+        self._steps.append({"time_s": time_s, **facts})
 
-    def summary(self, peak_flops_per_s: float | None) -> Summary | None:
-        """The steps after the first max(10, 10 %); None where there are none."""
-        warmup = max(WARMUP_STEPS, round(WARMUP_SHARE * len(self.times_s)))
-        times_s = self.times_s[warmup:]
-        if not times_s:
+    def summary(self, peak_flops_per_s: float | None) -> str | None:
+        """The steps after the first max(10, 10 %), for people; None where there are none.
+
+        It is of this rank alone. Verdicts are made from the records.
+        """
+        steps = self._steps[max(WARMUP_STEPS, round(WARMUP_SHARE * len(self._steps))) :]
+        if not steps:
             return None
-        return Summary(
-            num_steps=len(times_s),
-            step_time_s=statistics.median(times_s),
-            tokens_per_s=sum(self.tokens[warmup:]) / sum(times_s),
-            mfu=flops.mfu(sum(self.model_flops[warmup:]) / sum(times_s), peak_flops_per_s),
-        )
+        lines = [f"{len(steps)} steps after warm-up, the median of each:"]
+        for name in steps[0]:
+            lines.append(f"  {name} {_median(steps, name):.6g}")
+        if "tokens" in steps[0]:
+            lines.append(f"tokens_per_s {_rate(steps, 'tokens'):.6g}")
+        if "model_flops" in steps[0]:
+            mfu = flops.mfu(_rate(steps, "model_flops"), peak_flops_per_s)
+            lines.append(f"mfu {'unknown' if mfu is None else f'{mfu:.4f}'}")
+        return "\n".join(lines)
+
+
+def _median(steps: Sequence[Facts], name: str) -> float:
+    return statistics.median(step[name] for step in steps)
+
+
+def _rate(steps: Sequence[Facts], work: str) -> float:
+    """Work per second of the steps together."""
+    return sum(step[work] for step in steps) / sum(step["time_s"] for step in steps)
 
 
 def measure(workload: Workload, config: Any) -> None:
@@ -101,7 +91,7 @@ def measure(workload: Workload, config: Any) -> None:
         meter = Meter(records)
         turns = Turns(config.steps, meter, **clock_for(dist.device))
         while turns.step():
-            turns.note(**vars(next(steps)))
+            turns.note(**next(steps))
         if memory := memory_of(dist.device):
             records.memory(**memory)
 

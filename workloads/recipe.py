@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from workloads.dist import Dist
 from workloads.flops import model_flops_per_token
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import PRESETS, Decoder, Preset
 
 NUM_BATCHES = 8
@@ -105,7 +105,7 @@ def train(
     *,
     ranks_per_replica: int = 1,
     stages: c10d.ProcessGroup | None = None,
-) -> Iterator[Step]:
+) -> Iterator[Facts]:
     """The loop: one optimizer step for each that is asked for.
 
     A step counts this rank's share of the tokens of its replica. `stages` are the ranks that hold
@@ -121,7 +121,7 @@ def train(
         clip_gradients(groups, stages)
         optimizer.step()
         optimizer.zero_grad()
-        yield Step(tokens=tokens, loss=loss, model_flops=tokens * flops_per_token)
+        yield {"tokens": tokens, "loss": loss, "model_flops": tokens * flops_per_token}
 
 
 def by_kind(weights: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:

@@ -9,7 +9,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from workloads.dist import Dist, backend_for, choose_device, clock_for, memory_of, process_group
+from workloads.dist import (
+    Dist,
+    Stopwatch,
+    backend_for,
+    choose_device,
+    clock_for,
+    memory_of,
+    process_group,
+)
 from workloads.turns import Turns
 
 GPU = torch.device("cuda", 1)
@@ -116,6 +124,23 @@ def test_events_time_the_device_and_steps_do_not_wait() -> None:
         for _ in range(launches):
             cuda.launch()
     assert times_s == [0.005, 0.015] * 15
+
+
+def test_a_part_of_a_step_is_timed_without_waiting() -> None:
+    cuda = FakeCuda()
+    watch = Stopwatch(GPU, cuda)
+    start = watch.mark()
+    cuda.launch()
+    took = watch.since(start)
+    assert cuda.num_synchronized == 0
+    cuda.synchronize()
+    assert took.item() == pytest.approx(0.005)
+
+
+def test_the_wall_clock_times_parts_on_the_cpu() -> None:
+    watch = Stopwatch(CPU)
+    took = watch.since(watch.mark())
+    assert took.item() == took.item() > 0
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import PRESETS, Attend, Decoder, attend_causally
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
@@ -33,7 +33,7 @@ class Config(Recipe):
     ] = "keys"
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where ranks do not divide the sequence."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)

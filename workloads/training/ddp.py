@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import Decoder
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
@@ -17,7 +17,7 @@ class Config(Recipe):
     """The command line."""
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)

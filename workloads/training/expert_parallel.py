@@ -18,7 +18,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import PRESETS, Decoder
 from workloads.models.experts import Compute, Experts
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
@@ -31,7 +31,7 @@ class Config(Recipe):
     model: Annotated[Literal["debug-moe", "small-moe", "8x7b"], "preset with experts"] = "small-moe"
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide the experts."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)

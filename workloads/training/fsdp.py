@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import Decoder
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
@@ -27,7 +27,7 @@ class Config(Recipe):
     replicas: Annotated[int, "groups of ranks that each hold the whole model"] = 1
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide into groups."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)

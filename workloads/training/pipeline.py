@@ -15,7 +15,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import Decoder
 from workloads.recipe import Pass, Recipe, batches, flops_per_token, loss_of, make_decoder, train
 
@@ -72,7 +72,7 @@ class Stage(nn.Module):
         return x
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where something does not divide."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)

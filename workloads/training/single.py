@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
 
@@ -13,7 +13,7 @@ class Config(Recipe):
     """The command line."""
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where there are more ranks than one."""
     if dist.world_size != 1:
         raise ValueError(f"training.single has one rank, not {dist.world_size}: see training.ddp")

@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from workloads.dist import Dist
-from workloads.harness import Step
+from workloads.harness import Facts
 from workloads.models.decoder import PRESETS, Decoder
 from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
 
@@ -36,7 +36,7 @@ class Config(Recipe):
     loss_parallel: Annotated[bool, "keep the logits cut over the vocabulary"] = True
 
 
-def run(config: Config, dist: Dist) -> Iterator[Step]:
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide the heads."""
     decoder = make_decoder(config, dist)
     flops = flops_per_token(config, decoder)
@@ -48,7 +48,7 @@ def run(config: Config, dist: Dist) -> Iterator[Step]:
     return _within(context(config), steps)
 
 
-def _within(context: AbstractContextManager[Any], steps: Iterator[Step]) -> Iterator[Step]:
+def _within(context: AbstractContextManager[Any], steps: Iterator[Facts]) -> Iterator[Facts]:
     with context:
         yield from steps
 
