@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from service.metrics import METRICS, Method
+from service.metrics import Method, metric_named
 from service.stats import words
 
 NOTHING = "–"
@@ -50,7 +50,7 @@ def metric_value(name: str, value: float | None) -> str:
     """A metric's value in a unit for people."""
     if value is None:
         return NOTHING
-    unit = METRICS[name].unit
+    unit = metric_named(name).unit
     if unit == "s":
         return seconds(value)
     return num_bytes(value) if unit == "bytes" else f"{significant(value)} {unit}"
@@ -58,7 +58,7 @@ def metric_value(name: str, value: float | None) -> str:
 
 def metric_title(name: str) -> str:
     """`Step time` for `step_time_s`."""
-    return METRICS[name].title
+    return metric_named(name).title
 
 
 def typeset(text: str) -> str:
@@ -68,14 +68,14 @@ def typeset(text: str) -> str:
 
 def replicates(name: str, number: int) -> str:
     """How often a metric was measured: `5 pairs`, or `3 trials a side` under the exact method."""
-    if METRICS[name].method is Method.EXACT:
+    if metric_named(name).method is Method.EXACT:
         return f"{words.count(number, 'trial')} a side"
     return words.count(number, "pair")
 
 
 def is_confidence_interval(name: str) -> bool:
     """Whether a metric's interval is one; under the exact method it is the span of the trials."""
-    return METRICS[name].method is Method.PAIRED
+    return metric_named(name).method is Method.PAIRED
 
 
 def change(log_ratio: float | None) -> str:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runners.plainfile import MAX_BYTES
 from service.db.base import Samples
 from service.domain import Failure, FailureReason
+from service.metrics import Better, Method, Metric, find
 from workloads import records
 
 _MEMORY = ("peak_rss_bytes", "peak_allocated_bytes")
@@ -21,6 +23,9 @@ _LEAST: dict[str, dict[str, float]] = {
     "phase": {"time_s": 0},
     "summary": {"num_steps": 0},
 }
+# What a step record has of its own; of the rest what is named like a metric is one.
+_OWN = {"v", "kind", "rank", "at", "step", "time_s", "turn", "tokens", "loss", "model_flops"}
+_MAX_TOLD = 200
 _INFINITE = 1e300  # a loss beyond it: the mean of a few would be infinite
 
 Ranks = Sequence[Sequence[dict[str, Any]]]
@@ -32,21 +37,23 @@ def read_samples(
     """Metrics of a trial from its ranks' records, or why they are unusable.
 
     step_time_s has a value per step, the maximum over ranks; tokens_per_step, the sum over ranks,
-    is there only if every step told its tokens; every other metric has one value. `launched_at` is
-    the Unix time at which the trial was launched; steps past the first `max_steps` do not count.
+    is there only if every step told its tokens. A step may tell other metrics by their name: of
+    those the worst rank counts. `launched_at` is the Unix time at which the trial was launched;
+    steps past the first `max_steps` do not count.
     """
     try:
         _refuse_strangers(directory, world_size)
         ranks = [_read(directory, rank) for rank in range(world_size)]
+        steps = [_of_kind("step", rank) for rank in ranks]
+        failed = _silent(steps) or _diverged(steps) or _lost(ranks)
+        if failed is not None:
+            return failed
+        told = _told([own[:max_steps] for own in steps])
     except ValueError as error:
         return Failure(reason=FailureReason.BAD_RECORDS, detail=str(error))
-    steps = [_of_kind("step", rank) for rank in ranks]
-    failed = _silent(steps) or _diverged(steps) or _lost(ranks)
-    if failed is not None:
-        return failed
     first_step_at = max(own[0]["at"] - own[0]["time_s"] for own in steps)
     startup = {"startup_time_s": np.array([first_step_at - launched_at])}
-    return _per_step([own[:max_steps] for own in steps]) | _once(ranks) | startup
+    return told | _per_step([own[:max_steps] for own in steps]) | _once(ranks) | startup
 
 
 def with_throughput(samples: Mapping[str, Samples], warmup: int) -> dict[str, Samples]:
@@ -176,6 +183,54 @@ def _per_step(steps: Ranks) -> dict[str, Samples]:
     if losses:
         found["loss"] = np.array([np.mean(losses[-max(1, len(losses) // 10) :])])
     return found
+
+
+def _told(steps: Ranks) -> dict[str, Samples]:
+    """Metrics that steps told by name, of the worst rank: a value per step, or one for the trial.
+
+    Raises ValueError for a value that has no place among them.
+    """
+    names = {name for own in steps for entry in own for name in entry.keys() - _OWN}
+    if len(names) > _MAX_TOLD:
+        raise ValueError(f"Steps told {len(names)} facts by name; at most {_MAX_TOLD} are read.")
+    return {
+        metric.name: _per_step_told(metric, steps)
+        if metric.is_per_step
+        else _once_told(metric, steps)
+        for metric in map(find, sorted(names))
+        if metric is not None
+    }
+
+
+def _per_step_told(metric: Metric, steps: Ranks) -> NDArray[np.float64]:
+    num_steps = min(map(len, steps))
+    rows = [[_value(metric, entry) for entry in own[:num_steps]] for own in steps]
+    return _worst(metric, np.array(rows))
+
+
+def _once_told(metric: Metric, steps: Ranks) -> NDArray[np.float64]:
+    values = [_value(metric, entry) for own in steps for entry in own if metric.name in entry]
+    return _worst(metric, np.array([values]).T)
+
+
+def _worst(metric: Metric, of_ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The worst over the first axis."""
+    worst = np.max if metric.better is Better.LOWER else np.min
+    return np.asarray(worst(of_ranks, axis=0))
+
+
+def _value(metric: Metric, entry: dict[str, Any]) -> float:
+    """What a step told of a metric. Raises ValueError where it cannot be compared."""
+    value = entry.get(metric.name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _INFINITE:
+        detail = (
+            f"step {entry['step']} of rank {entry['rank']}: {metric.name} is {str(value)[:80]!r}"
+        )
+        raise ValueError(f"{detail}. Every step of every rank tells it as a number, or none does.")
+    if metric.method is not Method.RECORDED and value <= 0:
+        detail = f"step {entry['step']} of rank {entry['rank']}: {metric.name} is {value}"
+        raise ValueError(f"{detail}. It is compared by its logarithm: above 0 only.")
+    return float(value)
 
 
 def _once(ranks: Ranks) -> dict[str, Samples]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from service.metrics import METRICS, THROUGHPUT, Method
+from service.metrics import Method, metric_named
 
 LOOKS = (3, 5, 8, 12, 20)
 
@@ -186,13 +186,6 @@ class Rule:
         return math.log1p(self.min_effect)
 
 
-_DEFAULT_METRICS = {
-    "step_time_s": Rule(min_effect=0.02, gate=True),
-    "peak_rss_bytes": Rule(min_effect=0.05, gate=True),
-    "peak_allocated_bytes": Rule(min_effect=0.001, gate=True),
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """What counts as a change, and how much may be spent on finding out."""
@@ -204,17 +197,15 @@ class Policy:
     def rule(self, name: str) -> Rule | None:
         """Rule for a metric; None where it is only recorded.
 
-        A throughput that the policy does not name is judged like the other one, or else like the
-        step time.
+        Without one of its own a metric is judged as its family, or as the one it is like.
         """
-        if METRICS[name].method is Method.RECORDED:
+        asked = metric_named(name)
+        if asked.method is Method.RECORDED:
             return None
-        if name in self.metrics:
-            return self.metrics[name]
-        if name in THROUGHPUT:
-            named = [other for other in THROUGHPUT if other in self.metrics]
-            return self.rule(named[0] if named else "step_time_s")
-        return _DEFAULT_METRICS[name]
+        named = self.metrics.get(name) or self.metrics.get(asked.family)
+        if named is None and asked.like is not None:
+            return self.rule(asked.like)
+        return named or Rule(min_effect=asked.min_effect, gate=True)
 
     @property
     def looks(self) -> tuple[int, ...]:

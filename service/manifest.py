@@ -17,7 +17,7 @@ from pydantic import (
 
 from service.domain import LOOKS, Arrangement, Case, Policy, Rule
 from service.errors import ManifestError, Refused
-from service.metrics import METRICS, THROUGHPUT, Method
+from service.metrics import METRICS, Method, find
 from service.yaml_tree import Complaint, load, locate, unusable
 
 FILE_NAME = "paceline.yml"
@@ -38,9 +38,12 @@ def _distinct(sizes: list[int]) -> list[int]:
 
 
 def _judged(name: str) -> str:
-    judged = [name for name, metric in METRICS.items() if metric.method is not Method.RECORDED]
-    if name not in judged:
+    metric = find(name)
+    if metric is None or metric.method is Method.RECORDED:
+        judged = [name for name, metric in METRICS.items() if metric.method is not Method.RECORDED]
         raise ValueError(f"{name} is not a judged metric; known are {', '.join(judged)}")
+    if metric.stands_in_for is not None:
+        raise ValueError(f"{name} stands in for {metric.stands_in_for}: name that one")
     return name
 
 
@@ -138,9 +141,6 @@ class _Document(_Strict):
             for number, member in enumerate(members):
                 if member not in names:
                     yield ("suites", suite, number), f"{member!r} is no case; known: {names}"
-        if set(THROUGHPUT) <= set(self.policy.metrics):
-            both = " and ".join(THROUGHPUT)
-            yield ("policy", "metrics"), f"one of {both} stands for both; name only one"
 
 
 @dataclass(frozen=True, kw_only=True)

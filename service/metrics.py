@@ -1,6 +1,12 @@
-"""Every metric we know: its unit, which direction is better, and the rule that judges it."""
+"""Every metric we know: its unit, which direction is better, and the rule that judges it.
 
-from dataclasses import dataclass
+A metric of many sizes is a family: `busbw_bytes_per_s@1048576` is its member for 1 MiB, judged by
+itself, for a mean over sizes would say nothing of any.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -21,7 +27,12 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A measured quantity in SI units."""
+    """A measured quantity in SI units.
+
+    `min_effect` is the default δ of one that is judged. `like` names the metric whose rule holds
+    where the policy has none for this one; `stands_in_for` the one without which alone it is
+    judged.
+    """
 
     name: str
     title: str
@@ -29,6 +40,15 @@ class Metric:
     better: Better
     method: Method
     meaning: str
+    min_effect: float = 0.02
+    is_per_step: bool = False
+    like: str | None = None
+    stands_in_for: str | None = None
+
+    @property
+    def family(self) -> str:
+        """The name without its parameter."""
+        return self.name.partition("@")[0]
 
     @property
     def worse_sign(self) -> int:
@@ -43,6 +63,7 @@ _ALL = (
         unit="s",
         better=Better.LOWER,
         method=Method.PAIRED,
+        is_per_step=True,
         meaning="Median over the steady window of the step time, the maximum over ranks.",
     ),
     Metric(
@@ -51,6 +72,7 @@ _ALL = (
         unit="tokens/s",
         better=Better.HIGHER,
         method=Method.PAIRED,
+        like="step_time_s",
         meaning="Tokens of all ranks over the summed step times of the steady window.",
     ),
     Metric(
@@ -59,6 +81,8 @@ _ALL = (
         unit="steps/s",
         better=Better.HIGHER,
         method=Method.PAIRED,
+        like="tokens_per_s",
+        stands_in_for="tokens_per_s",
         meaning="Steps over their summed times; stands in where not both sides report tokens.",
     ),
     Metric(
@@ -67,6 +91,7 @@ _ALL = (
         unit="bytes",
         better=Better.LOWER,
         method=Method.PAIRED,
+        min_effect=0.05,
         meaning="Highest resident set of a rank's process, the maximum over ranks.",
     ),
     Metric(
@@ -75,6 +100,7 @@ _ALL = (
         unit="bytes",
         better=Better.LOWER,
         method=Method.EXACT,
+        min_effect=0.001,
         meaning="Highest memory the CUDA allocator handed out, the maximum over ranks.",
     ),
     Metric(
@@ -94,6 +120,167 @@ _ALL = (
         meaning="Time to build the default process group, the maximum over ranks.",
     ),
     Metric(
+        name="compile_time_s",
+        title="Compile time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.RECORDED,
+        meaning="First forward and backward pass of a compiled model, the maximum over ranks.",
+    ),
+    Metric(
+        name="data_wait_s",
+        title="Data wait",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Time in a step that waited for its batch, the maximum over ranks.",
+    ),
+    Metric(
+        name="busbw_bytes_per_s",
+        title="Bus bandwidth",
+        unit="bytes/s",
+        better=Better.HIGHER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Bus bandwidth of a collective by its size, as nccl-tests has it, slowest rank.",
+    ),
+    Metric(
+        name="algbw_bytes_per_s",
+        title="Algorithm bandwidth",
+        unit="bytes/s",
+        better=Better.HIGHER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Message size over the time of a collective, by message size, of the slowest rank.",
+    ),
+    Metric(
+        name="collective_time_s",
+        title="Collective time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Time of one collective operation by message size, the maximum over ranks.",
+    ),
+    Metric(
+        name="barrier_time_s",
+        title="Barrier time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Time of one barrier, the maximum over ranks.",
+    ),
+    Metric(
+        name="overlapped_time_s",
+        title="Overlapped time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Time of matrix products and a collective side by side, the maximum over ranks.",
+    ),
+    Metric(
+        name="compute_time_s",
+        title="Compute time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Time of the same matrix products alone, the maximum over ranks.",
+    ),
+    Metric(
+        name="communication_time_s",
+        title="Communication time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Time of the same collective alone, the maximum over ranks.",
+    ),
+    Metric(
+        name="overlap_ratio",
+        title="Overlap",
+        unit="",
+        better=Better.HIGHER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Share of the shorter of compute and communication that the other hides.",
+    ),
+    Metric(
+        name="flops_per_s",
+        title="Rate",
+        unit="FLOP/s",
+        better=Better.HIGHER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Operations per second of a matrix product or of attention, by its shape.",
+    ),
+    Metric(
+        name="copy_bytes_per_s",
+        title="Copy bandwidth",
+        unit="bytes/s",
+        better=Better.HIGHER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Bytes copied between host and device per second, by size, of the slowest rank.",
+    ),
+    Metric(
+        name="launch_time_s",
+        title="Launch time",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Host time to start a tiny operator, the maximum over ranks.",
+    ),
+    Metric(
+        name="checkpoint_save_s",
+        title="Checkpoint save",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Time until a checkpoint is written, the maximum over ranks.",
+    ),
+    Metric(
+        name="checkpoint_blocked_s",
+        title="Checkpoint blocking",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Time for which saving keeps training from going on, the maximum over ranks.",
+    ),
+    Metric(
+        name="checkpoint_load_s",
+        title="Checkpoint load",
+        unit="s",
+        better=Better.LOWER,
+        method=Method.PAIRED,
+        min_effect=0.05,
+        is_per_step=True,
+        meaning="Time to load a checkpoint, the maximum over ranks.",
+    ),
+    Metric(
+        name="checkpoint_bytes_per_s",
+        title="Checkpoint bandwidth",
+        unit="bytes/s",
+        better=Better.HIGHER,
+        method=Method.RECORDED,
+        is_per_step=True,
+        meaning="Bytes of a checkpoint over the time to write or read it, of the slowest rank.",
+    ),
+    Metric(
         name="loss",
         title="Loss",
         unit="nats",
@@ -104,4 +291,52 @@ _ALL = (
 )
 
 METRICS = {metric.name: metric for metric in _ALL}
-THROUGHPUT = ("tokens_per_s", "steps_per_s")
+_ORDER = list(METRICS)
+_PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
+def find(name: str) -> Metric | None:
+    """The metric of that name, a member of a family too; None for a name we do not know."""
+    family, at, parameter = name.partition("@")
+    whole = METRICS.get(family)
+    if whole is None or not at:
+        return whole
+    if not _PARAMETER.fullmatch(parameter):
+        return None
+    return replace(whole, name=name, title=f"{whole.title}, {_shown(parameter)}")
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of that name. Raises KeyError for one we do not know."""
+    found = find(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def covered_by(name: str) -> set[str]:
+    """What is not missing where that metric is there: itself, its family, whom it stands in for."""
+    found = metric_named(name)
+    return {name, found.family} | ({found.stands_in_for} if found.stands_in_for else set())
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Metrics in the order of the table, members of a family by size, each once."""
+
+    def place(name: str) -> tuple[int, int, str]:
+        family, _, parameter = name.partition("@")
+        size = int(parameter) if parameter.isdecimal() else 0
+        return _ORDER.index(family), size, parameter
+
+    return sorted(set(names), key=place)
+
+
+def _shown(parameter: str) -> str:
+    """`1 MiB` for 1048576; a parameter that is no size as it stands."""
+    if not parameter.isdecimal():
+        return parameter
+    size = int(parameter)
+    for unit_size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size and size % unit_size == 0:
+            return f"{size // unit_size} {unit}"
+    return f"{size} B"

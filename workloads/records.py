@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 SCHEMA_VERSION = 1
-KINDS = ("env", "step", "phase", "memory", "collective", "summary")
+KINDS = ("env", "step", "phase", "memory", "summary")
 DIRECTORY_VARIABLE = "PACELINE_RECORDS"
 
 
@@ -132,7 +132,7 @@ def _record(line: str) -> dict[str, Any]:
         raise ValueError(f"unknown kind {record['kind']!r}")
     if record["kind"] == "step":
         record["step"] = int(record["step"])
-    if record["kind"] in ("step", "phase", "collective"):
+    if record["kind"] in ("step", "phase"):
         record["time_s"] = float(record["time_s"])
         if not 0 <= record["time_s"] < math.inf:
             raise ValueError(f"time_s is {record['time_s']}")

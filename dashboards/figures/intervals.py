@@ -19,7 +19,7 @@ from dashboards import format
 from dashboards.figures.theme import Plot, band, figure, rule
 from dashboards.words import VERDICTS
 from service.db.views import ComparisonView, LookView, PairView
-from service.metrics import METRICS
+from service.metrics import metric_named
 from service.stats.words import count
 
 _BESIDE = 0.3  # looks stand to the right of the last pair they saw
@@ -54,7 +54,7 @@ def draw(comparison: ComparisonView, pairs: Sequence[PairView]) -> go.Figure:
     """Figure of one metric's pairs, all of which measured it."""
     effects = np.array([pair.effects[comparison.metric] for pair in pairs])
     delta = math.log1p(comparison.min_effect)
-    is_worse_up = METRICS[comparison.metric].worse_sign > 0
+    is_worse_up = metric_named(comparison.metric).worse_sign > 0
     return figure(
         [_pairs(pairs, effects), *_looks(comparison)],
         x="valid pairs",

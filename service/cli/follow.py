@@ -14,7 +14,7 @@ from service.cli.client import Client
 from service.cli.terminal import cell, mark
 from service.domain import Status, Verdict
 from service.errors import ServiceUnreachable
-from service.metrics import METRICS
+from service.metrics import metric_named
 from service.stats.words import percent
 
 _PAUSE_S = 1
@@ -71,5 +71,5 @@ def figures(item: dict[str, Any]) -> tuple[Text, ...]:
     if item["low"] is not None and item["high"] is not None:
         interval = f"{percent(item['low'])} to {percent(item['high'])}"
     change = "" if item["effect"] is None else percent(item["effect"])
-    title = METRICS[item["metric"]].title
+    title = metric_named(item["metric"]).title
     return tuple(map(cell, (item["case"], title, str(item["num_pairs"]), change, interval)))

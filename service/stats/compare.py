@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from service.domain import Policy, Verdict
-from service.metrics import METRICS, THROUGHPUT, Method
+from service.metrics import Method, metric_named, ordered
 from service.stats.comparison import MetricComparison, is_settled, unmeasured
 from service.stats.family import benjamini_hochberg, holm
 from service.stats.looks import ALPHA_CHANGE, ALPHA_NO_CHANGE, CHANGES, Look, Plan, mean_of
@@ -57,17 +57,25 @@ def compare(
 
 
 def _tracks(pairs: Sequence[PairEffects], policy: Policy) -> list[Track]:
-    """A track for each metric to judge. The first throughput measured stands for both."""
-    measured = dict.fromkeys(name for pair in pairs for name in pair.effects)
-    throughput = next((name for pair in pairs for name in THROUGHPUT if name in pair.effects), None)
+    """A track for each metric to judge."""
     tracks = []
-    for name, metric in METRICS.items():
-        rule = policy.rule(name)
-        is_shadowed = name in THROUGHPUT and name != throughput
-        if name in measured and not is_shadowed and rule and metric.method is Method.PAIRED:
-            plan = Plan(looks=policy.looks, worse_sign=metric.worse_sign, delta=rule.log_min_effect)
+    for name in _measured(pairs):
+        rule, judged = policy.rule(name), metric_named(name)
+        if rule and judged.method is Method.PAIRED:
+            plan = Plan(looks=policy.looks, worse_sign=judged.worse_sign, delta=rule.log_min_effect)
             tracks.append(Track(metric=name, rule=rule, plan=plan))
     return tracks
+
+
+def _measured(pairs: Sequence[PairEffects]) -> list[str]:
+    """Metrics found. Where one stands in for another, the first pair decides which of them counts
+    in all, for the first verdict binds.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        for name in ordered(pair.effects):
+            found.setdefault(metric_named(name).stands_in_for or name, name)
+    return ordered(found.values())
 
 
 def _weigh(

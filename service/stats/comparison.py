@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain import Policy, Verdict
-from service.metrics import METRICS
+from service.metrics import ordered
 from service.stats.looks import Look
 
 
@@ -52,7 +52,7 @@ def unmeasured(
     Without `metrics`: those the policy names, and the step time.
     """
     if metrics is None:
-        metrics = [name for name in METRICS if name in policy.metrics or name == "step_time_s"]
+        metrics = ordered({*policy.metrics, "step_time_s"})
     rules = {name: policy.rule(name) for name in metrics}
     return [
         MetricComparison(

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from service.domain import Rule, Verdict
-from service.metrics import METRICS
+from service.metrics import metric_named
 from service.stats.comparison import MetricComparison
 from service.stats.pairs import ratio_effect
 from service.stats.words import count, fraction_percent, mebibytes, percent
@@ -51,7 +51,9 @@ def compare_exact(
     verdict, reason = _judge(metric, baseline, candidate, rule)
     before, after = median(baseline), median(candidate)
     effect, change = ratio_effect(before, after), mebibytes(after - before, sign="+")
-    observed = f"{METRICS[metric].title} {percent(effect)} ({change}), {num_trials} trials a side."
+    observed = (
+        f"{metric_named(metric).title} {percent(effect)} ({change}), {num_trials} trials a side."
+    )
     is_open = verdict is Verdict.INCONCLUSIVE
     return MetricComparison(
         **common,
@@ -79,7 +81,7 @@ def _judge(
         return Verdict.NO_CHANGE, f"No change: the medians differ by no more than {limit}."
     if max(baseline) >= min(candidate) and max(candidate) >= min(baseline):
         return Verdict.INCONCLUSIVE, f"The medians differ by more than {limit}, but trials overlap."
-    is_worse = METRICS[metric].worse_sign * (after - before) > 0
+    is_worse = metric_named(metric).worse_sign * (after - before) > 0
     verdict = Verdict.REGRESSION if is_worse else Verdict.IMPROVEMENT
     article = "A" if is_worse else "An"
     return verdict, (

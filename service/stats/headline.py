@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from service.domain import CANCELLED, Status, Verdict, severity, worst
-from service.metrics import METRICS
+from service.metrics import metric_named
 from service.stats.words import percent
 
 _WORDS = {
@@ -82,7 +82,7 @@ def headline(status: Status, failure: str | None, comparisons: Sequence[Judged])
 
 
 def _figures(item: Judged) -> str:
-    title = METRICS[item.metric].title.lower()
+    title = metric_named(item.metric).title.lower()
     text = f"{item.case}: {title} {percent(item.effect or 0.0)}"
     if item.low is not None and item.high is not None:
         text += f" [95 % interval {percent(item.low)}, {percent(item.high)}]"

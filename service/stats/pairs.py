@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.domain import Arrangement
-from service.metrics import METRICS, Method
+from service.metrics import Method, metric_named, ordered
 
 STEP_TIME = "step_time_s"
 
@@ -34,34 +34,31 @@ def effects(
 ) -> dict[str, float]:
     """d of every judged metric that both sides of a pair measured.
 
-    A side is its samples per metric, without warm-up; those of step_time_s are per step, in order.
+    A side is its samples per metric, without warm-up, those with a value per step in order.
     """
-    found = {
-        name: ratio_effect(_median(baseline[name]), _median(candidate[name]))
-        for name, metric in METRICS.items()
-        if metric.method is Method.PAIRED and name in baseline and name in candidate
+    return {
+        name: per_step_effect(arrangement, baseline[name], candidate[name], steps_per_turn)
+        if metric_named(name).is_per_step
+        else ratio_effect(_median(baseline[name]), _median(candidate[name]))
+        for name in ordered(baseline.keys() & candidate.keys())
+        if metric_named(name).method is Method.PAIRED
     }
-    if STEP_TIME in found:
-        found[STEP_TIME] = step_time_effect(
-            arrangement, baseline[STEP_TIME], candidate[STEP_TIME], steps_per_turn
-        )
-    return found
 
 
-def step_time_effect(
+def per_step_effect(
     arrangement: Arrangement,
     baseline_steps: ArrayLike,
     candidate_steps: ArrayLike,
     steps_per_turn: int,
 ) -> float:
-    """d of the step time, from the steady steps of the two trials of a pair, in their order."""
+    """d of a metric with a value per step, from the steady steps of both trials in their order."""
     baseline, candidate = np.asarray(baseline_steps), np.asarray(candidate_steps)
     if arrangement is Arrangement.ABBA:
         return abba_effect(baseline, candidate)
     # One side may have taken a turn more when the pair ended.
     num_turns = min(len(baseline), len(candidate)) // steps_per_turn
     shape, length = (num_turns, steps_per_turn), num_turns * steps_per_turn
-    turns = [side[:length].reshape(shape).sum(axis=1) for side in (baseline, candidate)]
+    turns = [side[:length].reshape(shape).mean(axis=1) for side in (baseline, candidate)]
     return lockstep_effect(*turns)
 
 

@@ -3,7 +3,7 @@
 import math
 
 from service.domain import Verdict
-from service.metrics import METRICS
+from service.metrics import metric_named
 from service.stats.looks import ALPHA_CHANGE, mean_of
 from service.stats.track import Track
 from service.stats.words import count, fraction_percent, listed, p_value, percent
@@ -26,7 +26,7 @@ def _too_few(track: Track) -> str:
 def _observed(track: Track) -> str:
     look = track.decisive
     return (
-        f"{METRICS[track.metric].title} {percent(look.mean)} over {look.num_pairs} pairs: "
+        f"{metric_named(track.metric).title} {percent(look.mean)} over {look.num_pairs} pairs: "
         f"95 % interval {percent(look.low)} to {percent(look.high)}, "
         f"SD of a pair {fraction_percent(look.sd)}."
     )

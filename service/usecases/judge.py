@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from service.db import models, results
 from service.domain import Arrangement, Policy, Role, Verdict
-from service.metrics import METRICS, THROUGHPUT, Method
+from service.metrics import Method, covered_by, metric_named, ordered
 from service.stats.compare import MetricComparison, compare, unmeasured
 from service.stats.exact import compare_exact
 from service.stats.pairs import PairEffects
@@ -29,12 +29,13 @@ class _Evidence:
 
     def values(self, metric: str) -> dict[Role, list[float]]:
         """The metric's value of each trial that it is judged from, per side."""
-        is_exact = METRICS[metric].method is Method.EXACT
+        is_exact = metric_named(metric).method is Method.EXACT
         return _values(self.alone if is_exact else self.in_pairs, metric)
 
-    def is_reported(self, metric: str) -> bool:
-        """Whether any trial of a valid pair has the metric."""
-        return any(_values(self.in_pairs, metric).values())
+    @property
+    def reported(self) -> set[str]:
+        """Metrics of the trials of valid pairs."""
+        return {m.metric for trial in self.in_pairs for m in trial.measurements}
 
 
 def judge_case(
@@ -101,13 +102,12 @@ def _missing(
     judged: Collection[str], evidence: _Evidence, policy: Policy
 ) -> list[MetricComparison]:
     """Gating metrics that the policy names or a side reported, and that are not judged: no pass."""
-    has_throughput = any(name in judged for name in THROUGHPUT)  # one stands for both
+    covered = {covers for name in judged for covers in covered_by(name)}
     found = []
-    for name in METRICS:
+    for name in ordered(evidence.reported.union(policy.metrics) - covered):
         rule = policy.rule(name)
-        is_judged = name in judged or (name in THROUGHPUT and has_throughput)
-        is_expected = name in policy.metrics or evidence.is_reported(name)
-        if rule is not None and rule.gate and is_expected and not is_judged:
+        is_expected = metric_named(name).stands_in_for is None
+        if rule is not None and rule.gate and is_expected:
             reason = _absence(name, evidence.values(name))
             found += unmeasured(Verdict.MISSING, reason, policy, [name])
     return found
@@ -115,7 +115,7 @@ def _missing(
 
 def _absence(metric: str, values: Mapping[Role, Sequence[float]]) -> str:
     """Which side has no value of a metric; its trainer has to report it as the other's does."""
-    where = "solo trial" if METRICS[metric].method is Method.EXACT else "valid pair"
+    where = "solo trial" if metric_named(metric).method is Method.EXACT else "valid pair"
     match [role for role in Role if not values[role]]:
         case []:
             return f"No {where} has the {metric} of both sides."

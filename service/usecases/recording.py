@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from service.db import models
 from service.db.base import Samples
 from service.domain import Arrangement, Failure, Role
-from service.stats.pairs import STEP_TIME, effects
+from service.metrics import metric_named
+from service.stats.pairs import effects
 from service.stats.summary import summarize
 
 
@@ -27,8 +28,8 @@ class StoredFile:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """One launch of one side. `samples` holds a metric's values; those of step_time_s are per
-    step, warm-up included, the maximum over ranks; other metrics have one value.
+    """One launch of one side. `samples` holds a metric's values: of some one per step, warm-up
+    included, of the worst rank; other metrics have one value.
     """
 
     trial_id: UUID
@@ -46,8 +47,10 @@ class TrialResult:
     @property
     def steady(self) -> dict[str, Samples]:
         """Samples without the warm-up."""
-        warmup = {STEP_TIME: self.num_warmup_steps}
-        return {name: values[warmup.get(name, 0) :] for name, values in self.samples.items()}
+        return {
+            name: values[self.num_warmup_steps :] if metric_named(name).is_per_step else values
+            for name, values in self.samples.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,14 +65,21 @@ def test_throughput_is_judged_like_the_step_time_unless_named():
     assert Policy(metrics={"tokens_per_s": named}).rule("tokens_per_s") == named
 
 
-@pytest.mark.parametrize(
-    ("named", "measured"), [("steps_per_s", "tokens_per_s"), ("tokens_per_s", "steps_per_s")]
-)
-def test_a_rule_for_one_throughput_holds_for_the_other(named: str, measured: str):
+def test_a_stand_in_is_judged_as_the_other():
     """Which of them is measured is the trainer's affair, not the policy's."""
     strict = Rule(min_effect=0.01, gate=True)
     lax = Rule(min_effect=0.05, gate=False)
-    assert Policy(metrics={"step_time_s": lax, named: strict}).rule(measured) == strict
+    policy = Policy(metrics={"step_time_s": lax, "tokens_per_s": strict})
+    assert policy.rule("steps_per_s") == strict
+
+
+def test_a_member_is_judged_by_its_own_rule_or_its_familys():
+    own, family = (Rule(min_effect=effect, gate=True) for effect in (0.1, 0.2))
+    policy = Policy(metrics={"busbw_bytes_per_s@1024": own, "busbw_bytes_per_s": family})
+    assert policy.rule("busbw_bytes_per_s@1024") == own
+    assert policy.rule("busbw_bytes_per_s@2048") == family
+    assert Policy().rule("busbw_bytes_per_s@2048") == Rule(min_effect=0.05, gate=True)
+    assert policy.rule("algbw_bytes_per_s@1024") is None
 
 
 def test_every_metric_has_a_rule_or_is_only_recorded():

@@ -180,16 +180,22 @@ def test_what_is_no_document(text: str, line: int, field: str, words: str):
             "valid boolean",
         ),
         (
-            ONE + "policy: {metrics: {steps_per_s: {min_effect: 0.02},\n tokens_per_s: {}}}",
+            ONE + "policy: {metrics: {step_time_s: {min_effect: 0.02},\n tokens_per_s: {}}}",
             5,
             "policy.metrics.tokens_per_s.min_effect",
             "required",
         ),
         (
-            ONE + "policy:\n  metrics: {steps_per_s: &a {min_effect: 0.02}, tokens_per_s: *a}",
+            ONE + "policy:\n  metrics: {steps_per_s: {min_effect: 0.02}}",
             5,
-            "policy.metrics",
-            "name only one",
+            "policy.metrics.steps_per_s",
+            "stands in for tokens_per_s: name that one",
+        ),
+        (
+            ONE + "policy:\n  metrics: {busbw_bytes_per_s@1 MiB: {min_effect: 0.02}}",
+            5,
+            "policy.metrics.busbw_bytes_per_s@1 MiB",
+            "is not a judged metric",
         ),
         (
             WORKLOAD + f"{{steps: 0x{'f' * 5000}}}",

@@ -6,9 +6,10 @@ from service.domain import Arrangement
 from service.stats.pairs import (
     PairEffects,
     abba_effect,
+    effects,
     lockstep_effect,
+    per_step_effect,
     ratio_effect,
-    step_time_effect,
 )
 
 
@@ -41,9 +42,17 @@ def test_an_effect_is_a_number():
         PairEffects("3", {"step_time_s": math.nan})
 
 
-def test_steps_of_a_turn_are_summed_and_a_surplus_turn_is_left_out():
+def test_steps_of_a_turn_are_averaged_and_a_surplus_turn_is_left_out():
     baseline, candidate = [1.0, 1.0, 2.0, 2.0, 9.0], [1.0, 3.0, 2.0, 2.0]
-    effect = step_time_effect(Arrangement.LOCKSTEP, baseline, candidate, steps_per_turn=2)
+    effect = per_step_effect(Arrangement.LOCKSTEP, baseline, candidate, steps_per_turn=2)
     assert effect == pytest.approx(math.log(2) / 2)  # turns 2 and 4 against 4 and 4
-    apart = step_time_effect(Arrangement.ABBA, baseline, candidate, steps_per_turn=1)
+    apart = per_step_effect(Arrangement.ABBA, baseline, candidate, steps_per_turn=1)
     assert apart == abba_effect(baseline, candidate)
+
+
+def test_what_every_step_tells_is_compared_turn_by_turn():
+    bus = "busbw_bytes_per_s@1024"
+    baseline = {"step_time_s": [1.0, 1.0, 1.0], bus: [1.0, 2.0, 4.0], "data_wait_s": [0.0] * 3}
+    candidate = {"step_time_s": [1.0, 1.0, 1.0], bus: [0.9, 1.8, 3.6], "data_wait_s": [0.1] * 3}
+    found = effects(Arrangement.LOCKSTEP, 1, baseline, candidate)
+    assert found == {"step_time_s": 0.0, bus: pytest.approx(math.log(0.9))}

@@ -107,6 +107,48 @@ def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
     assert list(found["process_group_init_s"]) == [0.5]
 
 
+BUS = "busbw_bytes_per_s@1024"
+
+
+def test_a_metric_that_steps_tell_is_that_of_the_worst_rank(tmp_path: Path):
+    ranks = [
+        [step(0, data_wait_s=0.1, **{BUS: 5.0}), step(1, data_wait_s=0.0, **{BUS: 6.0})],
+        [step(0, data_wait_s=0.3, **{BUS: 7.0}), step(1, data_wait_s=0.2, **{BUS: 4.0})],
+    ]
+    found = samples(tmp_path, *ranks)
+    assert found["data_wait_s"] == [0.3, 0.2]
+    assert found[BUS] == [5.0, 4.0], "more is better, so the least counts"
+
+
+def test_a_metric_of_the_trial_is_told_by_one_step(tmp_path: Path):
+    ranks = [[step(0, compile_time_s=2.0), step(1)], [step(0, compile_time_s=3.0), step(1)]]
+    assert samples(tmp_path, *ranks)["compile_time_s"] == [3.0]
+
+
+def test_facts_that_are_no_metrics_are_left_alone(tmp_path: Path):
+    facts = {"grad_norm": "high", "busbw_bytes_per_s@": None, "speed@5": True}
+    assert set(samples(tmp_path, [step(0, **facts), step(1)])) == {"step_time_s"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([step(0, data_wait_s=0.1), step(1)], "step 1 of rank 0: data_wait_s is 'None'"),
+        ([step(0, data_wait_s="0.1")], "data_wait_s is '0.1'. Every step of every rank"),
+        ([step(0, data_wait_s=True)], "data_wait_s is 'True'"),
+        ([step(0, data_wait_s=float("nan"))], "data_wait_s is 'nan'"),
+        ([step(0, **{BUS: 0.0})], f"{BUS} is 0.0. It is compared by its logarithm"),
+        ([step(0, **{f"fact_{n}": n for n in range(201)})], "201 facts by name; at most 200"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_named(
+    tmp_path: Path, steps: list[dict[str, Any]], words: str
+):
+    failed = refused(tmp_path, steps)
+    assert failed.reason is FailureReason.BAD_RECORDS
+    assert words in failed.detail
+
+
 def test_steps_outside_the_turns_do_not_count(tmp_path: Path):
     ranks = [[step(n, 0.1 + n, tokens=n) for n in range(num_steps)] for num_steps in (5, 4)]
     found = read_samples(write(tmp_path, *ranks), 2, 0.0, max_steps=2)
