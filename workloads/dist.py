@@ -105,6 +105,12 @@ def clock_for(device: torch.device, cuda: Any = torch.cuda) -> Clock:
     return {"synchronize": cuda.synchronize, "mark": mark, "seconds": seconds}
 
 
+def wait_for(device: torch.device, cuda: Any = torch.cuda) -> None:
+    """Return once the device has done all its work; a CPU has already."""
+    if device.type == "cuda":
+        cuda.synchronize()
+
+
 @dataclass(frozen=True)
 class Later:
     """A number that is there once the device has come to it, such as the time of its work."""

@@ -4,70 +4,185 @@ Tokens are random, but some are far more frequent, as words are, so that the los
 batches come round again and again: no data loading is measured. B batch, T sequence, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import cycle
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.distributed as c10d
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
-from workloads.dist import Dist
+from workloads.dist import Dist, wait_for
 from workloads.flops import model_flops_per_token
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS, Decoder, Preset
+from workloads.models.decoder import PRESETS, Decoder, DecoderConfig
+from workloads.transforms import Optimizer, Pass, accumulated, checkpointed, compiled
 
 NUM_BATCHES = 8
-MAX_GRAD_NORM = 1.0
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """The command line that they share."""
 
-    model: Annotated[Preset, "preset of models/decoder.py"] = "small"
+    model: Annotated[str, "preset of models/decoder.py, or your own as package.module:build"] = (
+        "small"
+    )
     seq_len: Annotated[int, "tokens per sequence"] = 128
     batch_size: Annotated[int, "sequences per rank and step"] = 4
+    accumulate: Annotated[int, "parts of a batch whose gradients are added up"] = 1
     steps: Annotated[int, "optimizer steps"] = 200
     learning_rate: Annotated[float, "of AdamW, constant"] = 1e-3
-    precision: Annotated[Literal["float32", "bfloat16"], "of the matrix products"] = "float32"
+    clip: Annotated[float, "largest norm of all gradients together, 0 for any"] = 1.0
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"], "of the matrix products; float16 scales the loss"
+    ] = "float32"
+    checkpointing: Annotated[bool, "recompute each block's activations going backward"] = False
+    compile: Annotated[bool, "torch.compile each block before the first step"] = False
     seed: Annotated[int, "of weights and tokens"] = 1
 
     @property
-    def is_half(self) -> bool:
-        return self.precision == "bfloat16"
+    def half(self) -> torch.dtype | None:
+        """The half precision asked for."""
+        return HALVES.get(self.precision)
 
 
-def make_decoder(recipe: Recipe, dist: Dist) -> Decoder:
-    """The decoder, with the same weights on every rank."""
-    torch.manual_seed(recipe.seed)
-    return Decoder(PRESETS[recipe.model], recipe.seq_len).to(dist.device)
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """A decoder cut over the ranks: what this one holds of it, and how it works on a batch.
+
+    `ranks_per_replica` hold one replica together and share its batches. `stages` are those of
+    them that hold other weights which are no DTensors.
+    """
+
+    model: nn.Module
+    both_ways: Pass
+    replica: int
+    ranks_per_replica: int = 1
+    stages: c10d.ProcessGroup | None = None
 
 
-def flops_per_token(recipe: Recipe, decoder: Decoder) -> int:
-    """Model FLOPs of forward and backward; asked of the whole decoder, before it is sharded."""
-    sizes = PRESETS[recipe.model]
+# How a mode cuts a decoder. Raises ValueError where something does not divide.
+Parallelize = Callable[[Any, Any, Dist], Parallel]
+
+
+def train(config: Recipe, dist: Dist, parallelize: Parallelize) -> Iterator[Facts]:
+    """Set up; then one optimizer step for each that is asked for.
+
+    A step counts this rank's share of the tokens of its replica.
+    """
+    if config.accumulate < 1 or config.batch_size % config.accumulate:
+        detail = f"a batch of {config.batch_size} has no {config.accumulate} equal parts"
+        raise ValueError(f"{detail}; let accumulate divide batch_size")
+    decoder = make_decoder(config, dist)
+    vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
+    parallel = parallelize(decoder, config, dist)
+    windows_BT = batches(config, dist, vocab_size, parallel.replica)
+    return _steps(parallel, windows_BT, config, dist, flops_per_token)
+
+
+def _steps(
+    parallel: Parallel,
+    windows_BT: Iterator[Tensor],
+    config: Recipe,
+    dist: Dist,
+    flops_per_token: int | None,
+) -> Iterator[Facts]:
+    optimizer = make_optimizer(parallel, config, dist)
+    both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
+    tokens = config.batch_size * config.seq_len // parallel.ranks_per_replica
+    facts: dict[str, Any] = {"tokens": tokens}
+    if flops_per_token is not None:
+        facts["model_flops"] = tokens * flops_per_token
+    once = {}
+    if config.compile:
+        once["compile_time_s"] = _compile_time(both_ways, next(windows_BT), optimizer, dist)
+    for window_BT in windows_BT:
+        loss = both_ways(window_BT, optimizer.scale)
+        optimizer.clip()
+        optimizer.step()
+        yield facts | {"loss": loss} | once
+        once = {}
+
+
+def _compile_time(both_ways: Pass, window_BT: Tensor, optimizer: Optimizer, dist: Dist) -> float:
+    """Seconds of a first pass, in which the blocks are compiled; it changes no weight."""
+    start = time.perf_counter()
+    both_ways(window_BT, optimizer.scale)
+    wait_for(dist.device)
+    optimizer.forget()
+    return time.perf_counter() - start
+
+
+def make_optimizer(parallel: Parallel, config: Recipe, dist: Dist) -> Optimizer:
+    """The optimizer of the weights that this rank holds."""
+    return Optimizer(
+        parallel.model.parameters(),
+        learning_rate=config.learning_rate,
+        max_norm=config.clip,
+        device=dist.device,
+        is_scaled=config.half is torch.float16,
+        stages=parallel.stages,
+    )
+
+
+def make_decoder(config: Recipe, dist: Dist) -> Any:
+    """The decoder, with the same weights on every rank. Raises ValueError for an unknown one."""
+    torch.manual_seed(config.seed)
+    if ":" in config.model:
+        decoder: nn.Module = _built(config)
+    else:
+        decoder = Decoder(sizes_of(config), config.seq_len)
+    decoder = decoder.to(dist.device)
+    if config.checkpointing:
+        decoder = checkpointed(decoder)
+    return compiled(decoder) if config.compile else decoder
+
+
+def _built(config: Recipe) -> nn.Module:
+    """The model that the project's own function makes for sequences of a length."""
+    module, _, name = config.model.partition(":")
+    model = getattr(import_module(module), name)(config.seq_len)
+    if not isinstance(getattr(model, "vocab_size", None), int):
+        raise ValueError(f"what {config.model} makes has no vocab_size; the tokens need it")
+    return model
+
+
+def sizes_of(config: Recipe) -> DecoderConfig:
+    """Sizes of the preset. Raises ValueError for a model that is none."""
+    if config.model not in PRESETS:
+        raise ValueError(f"model {config.model!r} is no preset; there are {', '.join(PRESETS)}")
+    return PRESETS[config.model]
+
+
+def flops_of(config: Recipe, decoder: Any) -> int | None:
+    """Model FLOPs of forward and backward of a token; asked of the whole decoder, before it is
+    cut. None for a project's own model, whose sizes we do not know.
+    """
+    if not isinstance(decoder, Decoder):
+        return None
+    sizes = sizes_of(config)
     return model_flops_per_token(
         num_params=decoder.num_matmul_params(),
         num_layers=sizes.num_layers,
         num_heads=sizes.num_heads,
         head_dim=sizes.head_dim,
-        seq_len=recipe.seq_len,
+        seq_len=config.seq_len,
     )
 
 
-def batches(recipe: Recipe, dist: Dist, replica: int) -> Iterator[Tensor]:
-    """Endless windows of T + 1 tokens, different for every replica, already on its device.
-
-    Ranks that hold one replica of the model together, such as in tensor parallelism, share them.
-    """
-    generator = torch.Generator().manual_seed(recipe.seed + replica)
-    shape = (NUM_BATCHES, recipe.batch_size, recipe.seq_len + 1)
+def batches(config: Recipe, dist: Dist, vocab_size: int, replica: int) -> Iterator[Tensor]:
+    """Endless windows of T + 1 tokens, different for every replica, already on its device."""
+    generator = torch.Generator().manual_seed(config.seed + replica)
+    shape = (NUM_BATCHES, config.batch_size, config.seq_len + 1)
     uniform = torch.rand(shape, generator=generator)
-    return cycle((uniform**3 * PRESETS[recipe.model].vocab_size).long().to(dist.device))
+    return cycle((uniform**3 * vocab_size).long().to(dist.device))
 
 
 def loss_of(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
@@ -75,73 +190,24 @@ def loss_of(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
     return cross_entropy(logits_BTV.flatten(0, 1).float(), targets_BT.flatten())
 
 
-Pass = Callable[[Tensor], Tensor]  # from a window to its loss; leaves gradients at the weights
+def make_pass(
+    model: nn.Module,
+    device: torch.device,
+    autocast: torch.dtype | None = None,
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Pass:
+    """Forward and backward of a whole model, within `context`.
 
-
-def make_pass(model: nn.Module, *, autocast: bool, weight: float = 1.0) -> Pass:
-    """Forward and backward of a whole model. `weight` is how much the loss counts for gradients.
-
-    `autocast` runs matrix products in half precision; a model may do so by itself instead.
+    `autocast` is a half precision to run matrix products in; a model may do so by itself instead.
     """
-    device_type = next(model.parameters()).device.type
-    half = torch.autocast(device_type, torch.bfloat16, enabled=autocast)
+    half = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
 
-    def both_ways(window_BT: Tensor) -> Tensor:
-        with half:
-            logits_BTV = model(window_BT[:, :-1])
-        loss = loss_of(logits_BTV, window_BT[:, 1:])
-        (weight * loss).backward()
-        return loss.detach()
+    def both_ways(window_BT: Tensor, weight: float) -> Tensor:
+        with context():
+            with half:
+                logits_BTV = model(window_BT[:, :-1])
+            loss = loss_of(logits_BTV, window_BT[:, 1:])
+            (weight * loss).backward()
+            return loss.detach()
 
     return both_ways
-
-
-def train(
-    weights: Iterable[nn.Parameter],
-    both_ways: Pass,
-    windows_BT: Iterator[Tensor],
-    recipe: Recipe,
-    flops_per_token: int,
-    *,
-    ranks_per_replica: int = 1,
-    stages: c10d.ProcessGroup | None = None,
-) -> Iterator[Facts]:
-    """The loop: one optimizer step for each that is asked for.
-
-    A step counts this rank's share of the tokens of its replica. `stages` are the ranks that hold
-    other weights of it, whose gradients are clipped together with ours.
-    """
-    groups = by_kind(weights)
-    optimizer = torch.optim.AdamW(
-        [{"params": group} for group in groups], lr=recipe.learning_rate, fused=True
-    )
-    tokens = recipe.batch_size * recipe.seq_len // ranks_per_replica
-    for window_BT in windows_BT:
-        loss = both_ways(window_BT)
-        clip_gradients(groups, stages)
-        optimizer.step()
-        optimizer.zero_grad()
-        yield {"tokens": tokens, "loss": loss, "model_flops": tokens * flops_per_token}
-
-
-def by_kind(weights: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Sharded weights and plain ones apart: no operator takes both at once."""
-    kinds: dict[bool, list[nn.Parameter]] = {}
-    for weight in weights:
-        kinds.setdefault(isinstance(weight, DTensor), []).append(weight)
-    return list(kinds.values())
-
-
-def clip_gradients(
-    groups: Sequence[Sequence[nn.Parameter]], stages: c10d.ProcessGroup | None = None
-) -> None:
-    """Scale all gradients down to a norm of MAX_GRAD_NORM together, where it is larger."""
-    norms = [
-        nn.utils.get_total_norm([w.grad for w in group if w.grad is not None]) for group in groups
-    ]
-    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-    square = torch.stack(whole).square().sum()
-    if stages is not None:
-        c10d.all_reduce(square, group=stages)
-    for group in groups:
-        nn.utils.clip_grads_with_norm_(group, MAX_GRAD_NORM, square.sqrt())

@@ -11,22 +11,24 @@ notice that notices nothing.
 import json
 import re
 import sys
-from contextlib import nullcontext
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as c10d
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from workloads import recipe
 from workloads.__main__ import parser
 from workloads.dist import Dist, process_group
-from workloads.recipe import Pass, batches, by_kind, clip_gradients, make_decoder, make_pass
+from workloads.models.decoder import PRESETS
+from workloads.recipe import Parallel, batches, make_decoder, make_optimizer
+from workloads.training import single
+from workloads.transforms import accumulated
 
 NUM_STEPS = 3
-recipe.MAX_GRAD_NORM = 0.01  # so that clipping always matters
+CLIP = 0.01  # so that it always matters
 
 
 def main() -> None:
@@ -42,76 +44,66 @@ def apart(dist: Dist, name: str, *options: str) -> dict[str, float]:
     known = [option for option in options if option != "--break"]
     config = workload.Config(**vars(parser(name, workload.Config).parse_args(known)))
     is_broken = "--break" in options
-    weight = 2.0 if is_broken and dist.rank == 0 else 1.0
-    stages = workload.stages() if hasattr(workload, "stages") and not is_broken else None
-    replica, num_replicas = place(workload, config, dist)
+    parallel = workload.parallelize(make_decoder(config, dist), config, dist)
+    if is_broken:
+        parallel = replace(parallel, stages=None)
+    num_replicas = dist.world_size // parallel.ranks_per_replica
     of_replicas = [take(config, dist, number) for number in range(num_replicas)]
     together = [torch.cat(windows) for windows in zip(*of_replicas, strict=True)]
-    share = getattr(workload, "share", lambda _config, _dist, window: window)
-    mine = [share(config, dist, window) for window in of_replicas[replica]]
-    with getattr(workload, "context", lambda _config: nullcontext())(config):
-        alone = make_decoder(config, dist)
-        expected, reference = steps(alone, make_pass(alone, autocast=False), together, config)
-        model = workload.parallelize(make_decoder(config, dist), config, dist)
-        both_ways = getattr(workload, "passes", passes)(model, config, dist, weight)
-        losses, gradients = steps(model, both_ways, mine, config, stages)
-    c10d.all_reduce(losses)
+    plain = replace(config, precision="float32", accumulate=1, checkpointing=False, compile=False)
+    alone = single.parallelize(make_decoder(plain, dist), plain, dist)
+    expected, reference = steps(alone, together, plain, dist)
+    own = of_replicas[parallel.replica]
+    losses, gradients = steps(
+        parallel, own, config, dist, 2.0 if is_broken and not dist.rank else 1
+    )
+    return {"loss": loss_apart(losses, expected), "gradient": worst(gradients, reference, dist)}
+
+
+def loss_apart(losses: Tensor, expected: Tensor) -> float:
+    """How far the mean over ranks lies from what is expected, at the worst step."""
+    mean = losses.clone()
+    c10d.all_reduce(mean, c10d.ReduceOp.AVG)
+    return float((mean - expected).abs().max())
+
+
+def worst(gradients: dict[str, Tensor], reference: dict[str, Tensor], dist: Dist) -> float:
+    """Relative error of the worst parameter of any rank; each is trained somewhere."""
     everywhere: list[Any] = [None] * dist.world_size
     c10d.all_gather_object(everywhere, sorted(gradients))
-    assert {name for names in everywhere for name in names} == set(reference), (
-        "each weight is trained somewhere"
-    )
+    trained = {name for names in everywhere for name in names}
+    assert trained == set(reference), trained ^ set(reference)
     own = [
         (gradients[name] - reference[name]).norm() / reference[name].norm() for name in gradients
     ]
-    worst = torch.stack(own).max()
-    c10d.all_reduce(worst, c10d.ReduceOp.MAX)
-    return {
-        "loss": float((losses / dist.world_size - expected).abs().max()),
-        "gradient": float(worst),
-    }
-
-
-def passes(model: nn.Module, _config: Any, _dist: Dist, weight: float) -> Pass:
-    """Forward and backward of a mode that has none of its own."""
-    return make_pass(model, autocast=False, weight=weight)
-
-
-def place(workload: Any, config: Any, dist: Dist) -> tuple[int, int]:
-    """Which replica of the model this rank belongs to, of how many."""
-    ranks_per_replica = getattr(workload, "ranks_per_replica", lambda _config, _dist: 1)
-    size = ranks_per_replica(config, dist)
-    return dist.rank // size, dist.world_size // size
+    found = torch.stack(own).max()
+    c10d.all_reduce(found, c10d.ReduceOp.MAX)
+    return float(found)
 
 
 def take(config: Any, dist: Dist, replica: int) -> list[Tensor]:
     """The first batches of a replica."""
-    stream = batches(config, dist, replica)
+    stream = batches(config, dist, PRESETS[config.model].vocab_size, replica)
     return [next(stream) for _ in range(NUM_STEPS)]
 
 
 def steps(
-    model: nn.Module,
-    both_ways: Pass,
-    windows: list[Tensor],
-    config: Any,
-    stages: c10d.ProcessGroup | None = None,
+    parallel: Parallel, windows: list[Tensor], config: Any, dist: Dist, weight: float = 1.0
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Losses of some AdamW steps, and whole gradients of the first by parameter."""
-    groups = by_kind(model.parameters())
-    optimizer = torch.optim.AdamW([{"params": group} for group in groups], lr=config.learning_rate)
+    """Losses of some optimizer steps, and whole gradients of the first by parameter."""
+    optimizer = make_optimizer(parallel, replace(config, clip=CLIP), dist)
+    both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
     losses, gradients = [], {}
     for window in windows:
-        loss = both_ways(window)
-        clip_gradients(groups, stages)
+        loss = both_ways(window, weight * optimizer.scale)
+        optimizer.clip()
         if not losses:
             gradients = {
                 re.sub(r"^(module|\d+)\.", "", name): whole(parameter.grad)
-                for name, parameter in model.named_parameters()
+                for name, parameter in parallel.model.named_parameters()
             }
         losses.append(whole(loss))
         optimizer.step()
-        optimizer.zero_grad()
     return torch.stack(losses), gradients
 
 

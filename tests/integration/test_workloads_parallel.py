@@ -20,14 +20,17 @@ TWO_STAGES_A_RANK = (
 MODES = {
     2: [
         "ddp",
+        "ddp --accumulate 2 --checkpointing",
         "fsdp",
         "fsdp --no-reshard",
+        "fsdp --accumulate 2 --checkpointing",
         "tensor_parallel",
-        "tensor_parallel --no-sequence-parallel",
+        "tensor_parallel --no-sequence-parallel --accumulate 2 --checkpointing",
         "tensor_parallel --no-loss-parallel",
         "context_parallel",
         "context_parallel --exchange heads",
         "expert_parallel --model debug-moe",
+        "expert_parallel --model debug-moe --accumulate 2 --checkpointing",
         *(f"pipeline --schedule {name}" for name in ("GPipe", "1F1B")),
         *(f"pipeline --model small --schedule {name}" for name in TWO_STAGES_A_RANK),
     ],
@@ -38,7 +41,18 @@ MODES = {
         "context_parallel",
         "pipeline --model small",
         "expert_parallel --model debug-moe",
+        "hybrid --stages 1 --replicas 2 --shards 1",
     ],
+    8: ["hybrid", "hybrid --replicas 2 --shards 1 --no-sequence-parallel"],
+}
+# Half a digit of bfloat16 is 0.4 %, of float16 0.05 %.
+HALVES = {
+    **{f"{mode} --precision bfloat16": 0.02 for mode in ("ddp", "fsdp", "pipeline")},
+    **{f"{mode} --precision float16": 0.003 for mode in ("ddp", "fsdp", "pipeline")},
+    "tensor_parallel --precision float16": 0.003,
+    "context_parallel --precision float16": 0.003,
+    # A token between two experts goes to the other one after rounding.
+    "expert_parallel --model debug-moe --precision float16": 0.1,
 }
 BROKEN = [
     *(f"{mode} --break" for mode in ("ddp", "fsdp", "tensor_parallel", "context_parallel")),
@@ -49,7 +63,7 @@ BROKEN = [
 @cache
 def apart(world_size: int) -> dict[str, dict[str, float]]:
     """How far losses and gradients of each mode lie from those of one process: one launch."""
-    modes = MODES[world_size] + (BROKEN if world_size == 2 else [])
+    modes = MODES[world_size] + ([*BROKEN, *HALVES] if world_size == 2 else [])
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={world_size}", "tests/integration/against_single.py"]
     command += [_whole(mode) for mode in modes]
@@ -76,3 +90,8 @@ def test_losses_and_gradients_are_those_of_one_process(world_size: int, mode: st
 @pytest.mark.parametrize("mode", BROKEN)
 def test_a_wrong_average_or_norm_would_be_noticed(mode: str) -> None:
     assert apart(2)[mode]["gradient"] > 0.1
+
+
+@pytest.mark.parametrize("mode", HALVES)
+def test_half_precision_is_near(mode: str) -> None:
+    assert 1e-5 < apart(2)[mode]["gradient"] <= HALVES[mode]

@@ -1,5 +1,6 @@
 """Training workloads refuse what does not divide, with the numbers, before they communicate."""
 
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,6 +12,7 @@ from workloads.training import (
     context_parallel,
     expert_parallel,
     fsdp,
+    hybrid,
     pipeline,
     single,
     tensor_parallel,
@@ -36,6 +38,19 @@ def ranks(world_size: int) -> Dist:
         (tensor_parallel, 2, {"model": "debug-moe"}, "debug-moe has experts"),
         (tensor_parallel, 4, {}, "2 key and value heads do not go to 4 ranks"),
         (expert_parallel, 3, {"model": "debug-moe"}, "8 experts do not go to 3 ranks"),
+        (expert_parallel, 2, {}, "debug has no experts"),
+        (hybrid, 4, {}, "stages x replicas x shards x tensor are 2 x 1 x 2 x 2, .* not 4 ranks"),
+        (
+            hybrid,
+            4,
+            {"stages": 1, "shards": 1, "tensor": 4},
+            "2 key and value heads do not go to 4",
+        ),
+        (hybrid, 4, {"stages": 4, "shards": 1, "tensor": 1}, "too few for 4 stages"),
+        (single, 1, {"accumulate": 3}, "4 has no 3 equal parts"),
+        (single, 1, {"accumulate": 0}, "4 has no 0 equal parts"),
+        (single, 1, {"model": "huge"}, "'huge' is no preset; there are debug, small"),
+        (pipeline, 2, {"accumulate": 2}, "set those, not accumulate"),
         (pipeline, 4, {}, "2 blocks, too few for 4 stages"),
         (pipeline, 2, {"schedule": "DualPipeV"}, "2 blocks, too few for 4 stages"),
         (pipeline, 2, {"microbatches": 3}, "16 has no 3 equal microbatches"),
@@ -67,8 +82,9 @@ def test_a_rank_has_its_part_of_a_sequence_and_the_next_token() -> None:
 )
 def test_the_stages_of_a_rank(schedule: str, rank: int, indices: list[int]) -> None:
     config = pipeline.Config(model="small", schedule=schedule)
-    dist = Dist(**{**vars(ranks(2)), "rank": rank})
-    model = pipeline.parallelize(make_decoder(config, dist), config, dist)
+    dist = ranks(2)
+    pipe = pipeline.Pipe(rank=rank, size=2, group=None)
+    model = pipeline.stages_of(make_decoder(config, dist), config, pipe)
     assert [stage.index for stage in model] == indices
     assert [list(stage.blocks) for stage in model] == (
         [[str(index)] for index in indices] if len(indices) == 2 else [["2", "3"]]
@@ -79,3 +95,28 @@ def test_weights_are_the_same_on_every_rank() -> None:
     config = single.Config(model="debug")
     first, second = (make_decoder(config, ranks(2)).state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+OWN = """
+from torch import nn
+
+def build(seq_len):
+    model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 16))
+    model.vocab_size = 16
+    return model
+
+def without_vocabulary(seq_len):
+    return nn.Linear(1, 1)
+"""
+
+
+def test_a_project_brings_its_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = single.run(single.Config(model="own_model:build", learning_rate=0.1), ranks(1))
+    first, *_, last = (next(steps) for _ in range(20))
+    assert last["loss"] < first["loss"]
+    assert first["tokens"] == 4 * 128
+    assert "model_flops" not in first, "its sizes are not known"
+    with pytest.raises(ValueError, match="own_model:without_vocabulary makes has no vocab_size"):
+        single.run(single.Config(model="own_model:without_vocabulary"), ranks(1))

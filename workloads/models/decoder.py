@@ -165,6 +165,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: DecoderConfig, seq_len: int) -> None:
         super().__init__()
+        self.vocab_size = config.vocab_size
         self.embedding = nn.Embedding(config.vocab_size, config.dim)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.dim)

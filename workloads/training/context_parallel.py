@@ -7,19 +7,19 @@ back (Ulysses, arXiv:2309.14509). Both are written out here: torch's own has ker
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.distributed as c10d
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import _functional_collectives as collectives
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS, Attend, Decoder, attend_causally
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+from workloads.models.decoder import Attend, attend_causally
+from workloads.recipe import Parallel, Recipe, make_pass, sizes_of, train
 
 _HEADS, _SEQUENCE = 1, 2  # dimensions of q_BHTC
 
@@ -35,37 +35,17 @@ class Config(Recipe):
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where ranks do not divide the sequence."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    both_ways = make_pass(model, autocast=config.is_half)
-    size = ranks_per_replica(config, dist)
-    windows_BT = (
-        share(config, dist, window) for window in batches(config, dist, dist.rank // size)
-    )
-    return train(model.parameters(), both_ways, windows_BT, config, flops, ranks_per_replica=size)
+    return train(config, dist, parallelize)
 
 
-def ranks_per_replica(_config: Config, dist: Dist) -> int:
-    """All ranks work on the same sequences."""
-    return dist.world_size
-
-
-def share(config: Config, dist: Dist, window_BT: Tensor) -> Tensor:
-    """This rank's tokens of a window, and one more, which the last of them predicts."""
-    length = config.seq_len // dist.world_size
-    start = dist.rank * length
-    return window_BT[:, start : start + length + 1]
-
-
-def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
+def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     """The decoder with the positions of its part, attention that sees what comes before it, and
     gradients averaged over all ranks. Raises ValueError.
     """
     length, rest = divmod(config.seq_len, dist.world_size)
     if rest:
         raise ValueError(f"a sequence of {config.seq_len} has no {dist.world_size} equal parts")
-    num_kv_heads = PRESETS[config.model].num_kv_heads
+    num_kv_heads = sizes_of(config).num_kv_heads
     if config.exchange == "heads" and num_kv_heads % dist.world_size:
         raise ValueError(f"{num_kv_heads} key and value heads do not go to {dist.world_size} ranks")
     mine = slice(dist.rank * length, (dist.rank + 1) * length)
@@ -74,7 +54,21 @@ def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
     for block in decoder.blocks:
         block.attention.attend = attend
     # Its positions are this rank's own, which DDP would replace by those of the first.
-    return DistributedDataParallel(decoder, device_ids=dist.device_ids, broadcast_buffers=False)
+    model = DistributedDataParallel(decoder, device_ids=dist.device_ids, broadcast_buffers=False)
+    of_a_part = make_pass(model, dist.device, config.half)
+    return Parallel(
+        model=model,
+        both_ways=lambda window_BT, weight: of_a_part(share(config, dist, window_BT), weight),
+        replica=0,
+        ranks_per_replica=dist.world_size,
+    )
+
+
+def share(config: Config, dist: Dist, window_BT: Tensor) -> Tensor:
+    """This rank's tokens of a window, and one more, which the last of them predicts."""
+    length = config.seq_len // dist.world_size
+    start = dist.rank * length
+    return window_BT[:, start : start + length + 1]
 
 
 def gathering_keys(config: Config, dist: Dist) -> Attend:

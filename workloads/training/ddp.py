@@ -8,8 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.models.decoder import Decoder
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+from workloads.recipe import Parallel, Recipe, make_pass, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +18,11 @@ class Config(Recipe):
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    both_ways = make_pass(model, autocast=config.is_half)
-    return train(model.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)
+    return train(config, dist, parallelize)
 
 
-def parallelize(decoder: Decoder, _config: Config, dist: Dist) -> nn.Module:
+def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
     """The decoder with its gradients averaged over all ranks, bucket by bucket."""
-    return DistributedDataParallel(decoder, device_ids=dist.device_ids)
+    model = DistributedDataParallel(decoder, device_ids=dist.device_ids)
+    both_ways = make_pass(model, dist.device, config.half)
+    return Parallel(model=model, both_ways=both_ways, replica=dist.rank)

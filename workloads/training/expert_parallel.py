@@ -7,64 +7,54 @@ Tokens travel to their experts and back by an uneven all-to-all, whose sizes ano
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import torch
 import torch.distributed as c10d
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as collectives
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS, Decoder
 from workloads.models.experts import Compute, Experts
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+from workloads.recipe import Parallel, Recipe, make_pass, sizes_of, train
+from workloads.training.fsdp import sharded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Recipe):
     """The command line."""
 
-    model: Annotated[Literal["debug-moe", "small-moe", "8x7b"], "preset with experts"] = "small-moe"
+    model: Annotated[str, "preset with experts"] = "small-moe"
 
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide the experts."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    both_ways = make_pass(model, autocast=False)
-    return train(model.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)
+    return train(config, dist, parallelize)
 
 
-def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
+def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     """The decoder with its experts dealt out and the rest sharded. Raises ValueError."""
-    num_experts = PRESETS[config.model].num_experts
+    num_experts = sizes_of(config).num_experts
+    if not num_experts:
+        raise ValueError(f"{config.model} has no experts: see the presets of models/decoder.py")
     if num_experts % dist.world_size:
         raise ValueError(f"{num_experts} experts do not go to {dist.world_size} ranks")
     mesh = init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("shard",))
-    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    policy = half if config.is_half else MixedPrecisionPolicy()
     dealt: set[nn.Parameter] = set()
-
-    def average(weight: Tensor) -> None:
-        """Every rank's loss is a mean over its own batch; here their gradients are summed up."""
-        assert weight.grad is not None
-        weight.grad.div_(dist.world_size)
-
     for block in decoder.blocks:
         experts = block.feed_forward.experts
         for name, weight in list(experts.named_parameters()):
             mine = nn.Parameter(distribute_tensor(weight.detach(), mesh, [Shard(0)]))
-            mine.register_post_accumulate_grad_hook(average)
+            # Every rank's loss is a mean over its own batch; here their gradients are summed up.
+            mine.register_hook(lambda gradient: gradient / dist.world_size)
             setattr(experts, name, mine)
             dealt.add(mine)
         experts.compute = elsewhere(experts, dist)
-        fully_shard(block, mesh=mesh, mp_policy=policy, ignored_params=dealt)
-    return fully_shard(decoder, mesh=mesh, mp_policy=policy, ignored_params=dealt)
+    model = sharded(decoder, mesh, config, ignored_params=dealt)
+    return Parallel(model=model, both_ways=make_pass(model, dist.device), replica=dist.rank)
 
 
 def elsewhere(experts: Experts, dist: Dist) -> Compute:

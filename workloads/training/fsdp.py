@@ -6,7 +6,7 @@ between the groups, as where a group is a node.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import nn
@@ -15,8 +15,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.models.decoder import Decoder
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+from workloads.recipe import Parallel, Recipe, make_pass, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,26 +28,25 @@ class Config(Recipe):
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide into groups."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    both_ways = make_pass(model, autocast=False)
-    return train(model.parameters(), both_ways, batches(config, dist, dist.rank), config, flops)
+    return train(config, dist, parallelize)
 
 
-def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
-    """The decoder sharded by blocks, what lies around them with the root; in half precision
-    parameters are gathered as bfloat16 and gradients reduced as float32.
+def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
+    """The decoder sharded by blocks, what lies around them with the root."""
+    model = sharded(decoder, mesh(config, dist), config, reshard_after_forward=config.reshard)
+    return Parallel(model=model, both_ways=make_pass(model, dist.device), replica=dist.rank)
+
+
+def sharded(model: Any, mesh: DeviceMesh, config: Recipe, **options: Any) -> nn.Module:
+    """The model and each of its blocks cut over the mesh; in half precision parameters are
+    gathered so and gradients reduced as float32.
     """
-    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    options = {
-        "mesh": mesh(config, dist),
-        "reshard_after_forward": config.reshard,
-        "mp_policy": half if config.is_half else MixedPrecisionPolicy(),
-    }
-    for block in decoder.blocks:
-        fully_shard(block, **options)
-    return fully_shard(decoder, **options)
+    policy = MixedPrecisionPolicy()
+    if config.half is not None:
+        policy = MixedPrecisionPolicy(param_dtype=config.half, reduce_dtype=torch.float32)
+    for block in getattr(model, "blocks", nn.ModuleList()).children():
+        fully_shard(block, mesh=mesh, mp_policy=policy, **options)
+    return fully_shard(model, mesh=mesh, mp_policy=policy, **options)
 
 
 def mesh(config: Config, dist: Dist) -> DeviceMesh:

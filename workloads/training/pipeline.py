@@ -17,7 +17,8 @@ from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_sc
 from workloads.dist import Dist
 from workloads.harness import Facts
 from workloads.models.decoder import Decoder
-from workloads.recipe import Pass, Recipe, batches, flops_per_token, loss_of, make_decoder, train
+from workloads.recipe import Parallel, Recipe, loss_of, sizes_of, train
+from workloads.transforms import Pass
 
 _COMING_BACK = ("ZBVZeroBubble", "DualPipeV")
 
@@ -72,77 +73,86 @@ class Stage(nn.Module):
         return x
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pipe:
+    """This rank's place among those that pass a batch on to each other."""
+
+    rank: int
+    size: int
+    group: c10d.ProcessGroup
+
+
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where something does not divide."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    return train(
-        model.parameters(),
-        passes(model, config, dist),
-        batches(config, dist, 0),
-        config,
-        flops,
+    return train(config, dist, parallelize)
+
+
+def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
+    """This rank's stages. Raises ValueError."""
+    refuse(config, dist.world_size)
+    pipe = Pipe(rank=dist.rank, size=dist.world_size, group=c10d.group.WORLD)
+    model = stages_of(decoder, config, pipe)
+    return Parallel(
+        model=model,
+        both_ways=passes(model, config, dist, pipe),
+        replica=0,
         ranks_per_replica=dist.world_size,
-        stages=stages(),
+        stages=pipe.group,
     )
 
 
-def stages() -> c10d.ProcessGroup | None:
-    """The ranks that hold the other weights: all."""
-    return c10d.group.WORLD
-
-
-def ranks_per_replica(_config: Config, dist: Dist) -> int:
-    """All ranks hold one replica of the model together."""
-    return dist.world_size
-
-
-def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.ModuleList:
-    """This rank's stages, in the order of the schedule. Raises ValueError."""
-    num_stages = config.stages_per_rank * dist.world_size
-    if len(decoder.blocks) < num_stages:
-        detail = f"{config.model} has {len(decoder.blocks)} blocks, too few for {num_stages} stages"
+def refuse(config: Config, num_ranks: int) -> None:
+    """Raise ValueError for what has no stages for so many ranks, or no microbatches."""
+    num_stages, num_layers = config.stages_per_rank * num_ranks, sizes_of(config).num_layers
+    if num_layers < num_stages:
+        detail = f"{config.model} has {num_layers} blocks, too few for {num_stages} stages"
         raise ValueError(detail)
+    if config.accumulate > 1:
+        raise ValueError("a pipeline adds up over its microbatches: set those, not accumulate")
     if config.batch_size % config.microbatches:
         detail = f"a batch of {config.batch_size} has no {config.microbatches} equal microbatches"
         raise ValueError(detail)
-    second = 2 * dist.world_size - 1 - dist.rank
+
+
+def stages_of(decoder: Decoder, config: Config, pipe: Pipe) -> nn.ModuleList:
+    """This rank's stages, in the order of the schedule."""
+    second = 2 * pipe.size - 1 - pipe.rank
     if config.schedule not in _COMING_BACK:
-        second = dist.world_size + dist.rank
-    indices = (dist.rank, second)[: config.stages_per_rank]
+        second = pipe.size + pipe.rank
+    indices = (pipe.rank, second)[: config.stages_per_rank]
+    num_stages = config.stages_per_rank * pipe.size
     return nn.ModuleList(Stage(decoder, index, num_stages) for index in indices)
 
 
-def passes(model: nn.ModuleList, config: Config, dist: Dist, weight: float = 1.0) -> Pass:
-    """Forward and backward of all microbatches. `weight` is how much the loss counts."""
-    num_stages = config.stages_per_rank * dist.world_size
-    schedule = _schedule(model, config, dist, num_stages, weight)
-    is_first = any(stage.index == 0 for stage in model)
-    is_last = any(stage.index == num_stages - 1 for stage in model)
+def passes(model: nn.ModuleList, config: Config, dist: Dist, pipe: Pipe) -> Pass:
+    """Forward and backward of all microbatches; every rank has the loss."""
+    num_stages = config.stages_per_rank * pipe.size
+    indices = [stage.index for stage in model]
+    is_first, is_last = 0 in indices, num_stages - 1 in indices
+    counts = 1.0
 
-    def both_ways(window_BT: Tensor) -> Tensor:
+    def loss_fn(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        return counts * loss_of(logits_BTV, targets_BT)
+
+    made = [
+        PipelineStage(stage, index, num_stages, dist.device, group=pipe.group)
+        for stage, index in zip(model, indices, strict=True)
+    ]
+    schedule: Any = get_schedule_class(config.schedule)(
+        made if config.stages_per_rank == 2 else made[0], config.microbatches, loss_fn=loss_fn
+    )
+
+    def both_ways(window_BT: Tensor, weight: float) -> Tensor:
+        nonlocal counts
+        counts = weight
         losses: list[Tensor] = []
         wanted = {"target": window_BT[:, 1:], "losses": losses} if is_last else {}
-        with torch.autocast(dist.device.type, torch.bfloat16, enabled=config.is_half):
+        half = config.half or torch.bfloat16
+        with torch.autocast(dist.device.type, half, enabled=config.half is not None):
             schedule.step(*([window_BT[:, :-1]] if is_first else []), **wanted)
         zero = torch.zeros((), device=dist.device)
         loss = torch.stack(losses).detach().mean() / weight if is_last else zero
-        c10d.all_reduce(loss)  # the others have none
+        c10d.all_reduce(loss, group=pipe.group)  # the others have none
         return loss
 
     return both_ways
-
-
-def _schedule(
-    model: nn.ModuleList, config: Config, dist: Dist, num_stages: int, weight: float
-) -> Any:
-    made: list[Any] = [
-        PipelineStage(stage, stage.index, num_stages, dist.device)  # type: ignore[arg-type]
-        for stage in model
-    ]
-    return get_schedule_class(config.schedule)(
-        made if config.stages_per_rank == 2 else made[0],
-        config.microbatches,
-        loss_fn=lambda logits_BTV, targets_BT: weight * loss_of(logits_BTV, targets_BT),
-    )

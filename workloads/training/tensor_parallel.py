@@ -6,12 +6,12 @@ with loss parallelism the logits are never gathered.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -24,8 +24,7 @@ from torch.distributed.tensor.parallel import (
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS, Decoder
-from workloads.recipe import Recipe, batches, flops_per_token, make_decoder, make_pass, train
+from workloads.recipe import Parallel, Recipe, make_pass, sizes_of, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,43 +37,44 @@ class Config(Recipe):
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. Raises ValueError where the ranks do not divide the heads."""
-    decoder = make_decoder(config, dist)
-    flops = flops_per_token(config, decoder)
-    model = parallelize(decoder, config, dist)
-    both_ways = make_pass(model, autocast=config.is_half)
-    size = ranks_per_replica(config, dist)
-    windows_BT = batches(config, dist, dist.rank // size)
-    steps = train(model.parameters(), both_ways, windows_BT, config, flops, ranks_per_replica=size)
-    return _within(context(config), steps)
+    return train(config, dist, parallelize)
 
 
-def _within(context: AbstractContextManager[Any], steps: Iterator[Facts]) -> Iterator[Facts]:
-    with context:
-        yield from steps
-
-
-def ranks_per_replica(_config: Config, dist: Dist) -> int:
-    """All ranks hold one replica of the model together."""
-    return dist.world_size
-
-
-def context(config: Config) -> AbstractContextManager[Any]:
-    """What forward and backward run in."""
-    return loss_parallel() if config.loss_parallel else nullcontext()
-
-
-def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
+def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
     """The decoder with its matrices cut over all ranks. Raises ValueError."""
-    if PRESETS[config.model].num_experts:
-        raise ValueError(f"{config.model} has experts, which are not cut: training.expert_parallel")
-    num_kv_heads = PRESETS[config.model].num_kv_heads
-    if num_kv_heads % dist.world_size:
-        raise ValueError(f"{num_kv_heads} key and value heads do not go to {dist.world_size} ranks")
+    refuse(config, dist.world_size)
     mesh = init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("tensor",))
-    between = Shard(1) if config.sequence_parallel else Replicate()
+    cut(
+        decoder,
+        mesh,
+        sequence_parallel=config.sequence_parallel,
+        loss_parallel=config.loss_parallel,
+    )
+    context = loss_parallel if config.loss_parallel else nullcontext
+    return Parallel(
+        model=decoder,
+        both_ways=make_pass(decoder, dist.device, config.half, context),
+        replica=0,
+        ranks_per_replica=dist.world_size,
+    )
+
+
+def refuse(config: Recipe, num_ranks: int) -> None:
+    """Raise ValueError for what cannot be cut over so many ranks."""
+    sizes = sizes_of(config)
+    if sizes.num_experts:
+        raise ValueError(f"{config.model} has experts, which are not cut: training.expert_parallel")
+    if sizes.num_kv_heads % num_ranks:
+        heads = f"{sizes.num_kv_heads} key and value heads"
+        raise ValueError(f"{heads} do not go to {num_ranks} ranks")
+
+
+def cut(model: Any, mesh: DeviceMesh, *, sequence_parallel: bool, loss_parallel: bool) -> None:
+    """Cut the matrices of a decoder, or of what a stage has of one, over the mesh."""
+    between = Shard(1) if sequence_parallel else Replicate()
     logits = {
-        "output_layouts": Shard(-1) if config.loss_parallel else Replicate(),
-        "use_local_output": not config.loss_parallel,
+        "output_layouts": Shard(-1) if loss_parallel else Replicate(),
+        "use_local_output": not loss_parallel,
     }
     around = {
         "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=between),
@@ -89,7 +89,7 @@ def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
         "feed_forward.up": ColwiseParallel(),
         "feed_forward.down": RowwiseParallel(output_layouts=between),
     }
-    if config.sequence_parallel:
+    if sequence_parallel:
         around["norm"] = SequenceParallel()
         inside |= {
             "attention_norm": SequenceParallel(),
@@ -97,10 +97,10 @@ def parallelize(decoder: Decoder, config: Config, dist: Dist) -> nn.Module:
             "attention": _gathered(2),
             "feed_forward": _gathered(0),
         }
-    parallelize_module(decoder, mesh, around)
-    for block in decoder.blocks:
+    held = {name for name, _ in model.named_children()}
+    parallelize_module(model, mesh, {name: way for name, way in around.items() if name in held})
+    for block in model.blocks.children():
         parallelize_module(block, mesh, inside)
-    return decoder
 
 
 def _gathered(num_tables: int) -> PrepareModuleInput:

@@ -1,0 +1,79 @@
+"""Training cut in four ways at once: by replicas, shards, tensors and stages of a pipeline.
+
+All ranks form one mesh. Its axes, from the outermost, where ranks talk least, to the innermost,
+which should lie within a node (arXiv:2407.21783, section 3.3.2):
+
+    stage x replicate x shard x tensor
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, Any
+
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from workloads.dist import Dist
+from workloads.harness import Facts
+from workloads.recipe import Parallel, train
+from workloads.training import fsdp, pipeline, tensor_parallel
+
+_AXES = ("stage", "replicate", "shard", "tensor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(pipeline.Config):
+    """The command line."""
+
+    stages: Annotated[int, "ranks that a batch is passed on through"] = 2
+    replicas: Annotated[int, "groups of ranks whose gradients are averaged"] = 1
+    shards: Annotated[int, "ranks that parameters are sharded over (FSDP)"] = 2
+    tensor: Annotated[int, "ranks that matrices are cut over"] = 2
+    sequence_parallel: Annotated[bool, "cut norms and residuals along the sequence"] = True
+
+    @property
+    def degrees(self) -> tuple[int, int, int, int]:
+        """Sizes of the mesh's axes."""
+        return self.stages, self.replicas, self.shards, self.tensor
+
+
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
+    """Set up and return the steps. Raises ValueError where something does not divide."""
+    return train(config, dist, parallelize)
+
+
+def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
+    """This rank's stages, their matrices cut and the rest sharded. Raises ValueError."""
+    if prod(config.degrees) != dist.world_size or min(config.degrees) < 1:
+        product = " x ".join(map(str, config.degrees))
+        names = "stages x replicas x shards x tensor"
+        raise ValueError(f"{names} are {product}, which is not {dist.world_size} ranks")
+    tensor_parallel.refuse(config, config.tensor)
+    pipeline.refuse(config, config.stages)
+    mesh = init_device_mesh(dist.device.type, config.degrees, mesh_dim_names=_AXES)
+    stage = mesh["stage"]
+    pipe = pipeline.Pipe(rank=stage.get_local_rank(), size=config.stages, group=stage.get_group())
+    model = nn.ModuleList(
+        _cut(one, mesh, config) for one in pipeline.stages_of(decoder, config, pipe)
+    )
+    data = mesh["replicate"].get_local_rank() * config.shards + mesh["shard"].get_local_rank()
+    return Parallel(
+        model=model,
+        both_ways=pipeline.passes(model, config, dist, pipe),
+        replica=data,
+        ranks_per_replica=config.stages * config.tensor,
+        stages=pipe.group,
+    )
+
+
+def _cut(stage: nn.Module, mesh: Any, config: Config) -> nn.Module:
+    if config.tensor > 1:
+        tensor_parallel.cut(
+            stage,
+            mesh["tensor"],
+            sequence_parallel=config.sequence_parallel,
+            loss_parallel=False,
+        )
+    axes = ("replicate", "shard") if config.replicas > 1 else ("shard",)
+    return fsdp.sharded(stage, mesh[axes], config)
