@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workloads.harness import measure
 
-FOLDERS = ("training", "comm", "data", "micro", "static")
+FOLDERS = ("training", "comm", "data", "micro")
 
 
 def names() -> list[str]:

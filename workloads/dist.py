@@ -14,6 +14,9 @@ from typing import Any, TypedDict
 
 import torch
 import torch.distributed as c10d
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
 
 TIMEOUT_S = 300.0  # a rank waiting longer than this in a collective gives up
 
@@ -28,10 +31,16 @@ class Dist:
     device_name: str
     init_time_s: float
 
-    @property
-    def device_ids(self) -> list[int] | None:
-        """What DistributedDataParallel wants: this rank's GPU, None on the CPU."""
-        return None if self.device.index is None else [self.device.index]
+    def replicated(self, model: nn.Module, **options: Any) -> nn.Module:
+        """The model with its gradients averaged over all ranks, bucket by bucket."""
+        device_ids = None if self.device.index is None else [self.device.index]
+        return DistributedDataParallel(model, device_ids=device_ids, **options)
+
+    def mesh(self, **sizes: int) -> DeviceMesh:
+        """All ranks as a mesh of axes by name, the innermost last."""
+        return init_device_mesh(
+            self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes)
+        )
 
 
 class Clock(TypedDict, total=False):

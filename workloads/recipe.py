@@ -73,51 +73,55 @@ Parallelize = Callable[[Any, Any, Dist], Parallel]
 
 
 def train(config: Recipe, dist: Dist, parallelize: Parallelize) -> Iterator[Facts]:
-    """Set up; then one optimizer step for each that is asked for.
+    """Set up; then one optimizer step for each that is asked for."""
+    training = Training(config, dist, parallelize)
+    once = {"compile_time_s": training.compile()} if config.compile else {}
+    return _steps(training, once)
 
-    A step counts this rank's share of the tokens of its replica.
+
+def _steps(training: "Training", once: Facts) -> Iterator[Facts]:
+    yield {**training.step(), **once}
+    while True:
+        yield training.step()
+
+
+class Training:
+    """A decoder of a recipe, cut over the ranks, on its way. Raises ValueError for options that
+    contradict each other.
     """
-    if config.accumulate < 1 or config.batch_size % config.accumulate:
-        detail = f"a batch of {config.batch_size} has no {config.accumulate} equal parts"
-        raise ValueError(f"{detail}; let accumulate divide batch_size")
-    decoder = make_decoder(config, dist)
-    vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
-    parallel = parallelize(decoder, config, dist)
-    windows_BT = batches(config, dist, vocab_size, parallel.replica)
-    return _steps(parallel, windows_BT, config, dist, flops_per_token)
 
+    def __init__(self, config: Recipe, dist: Dist, parallelize: Parallelize) -> None:
+        if config.accumulate < 1 or config.batch_size % config.accumulate:
+            detail = f"a batch of {config.batch_size} has no {config.accumulate} equal parts"
+            raise ValueError(f"{detail}; let accumulate divide batch_size")
+        decoder = make_decoder(config, dist)
+        vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
+        parallel = parallelize(decoder, config, dist)
+        self.model = parallel.model
+        self.optimizer = make_optimizer(parallel, config, dist)
+        self._device = dist.device
+        self._both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
+        self._windows_BT = batches(config, dist, vocab_size, parallel.replica)
+        # This rank's share of the tokens of its replica.
+        tokens = config.batch_size * config.seq_len // parallel.ranks_per_replica
+        self._facts: dict[str, Any] = {"tokens": tokens}
+        if flops_per_token is not None:
+            self._facts["model_flops"] = tokens * flops_per_token
 
-def _steps(
-    parallel: Parallel,
-    windows_BT: Iterator[Tensor],
-    config: Recipe,
-    dist: Dist,
-    flops_per_token: int | None,
-) -> Iterator[Facts]:
-    optimizer = make_optimizer(parallel, config, dist)
-    both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
-    tokens = config.batch_size * config.seq_len // parallel.ranks_per_replica
-    facts: dict[str, Any] = {"tokens": tokens}
-    if flops_per_token is not None:
-        facts["model_flops"] = tokens * flops_per_token
-    once = {}
-    if config.compile:
-        once["compile_time_s"] = _compile_time(both_ways, next(windows_BT), optimizer, dist)
-    for window_BT in windows_BT:
-        loss = both_ways(window_BT, optimizer.scale)
-        optimizer.clip()
-        optimizer.step()
-        yield facts | {"loss": loss} | once
-        once = {}
+    def step(self) -> Facts:
+        """One optimizer step, and what there is to note of it."""
+        loss = self._both_ways(next(self._windows_BT), self.optimizer.scale)
+        self.optimizer.clip()
+        self.optimizer.step()
+        return self._facts | {"loss": loss}
 
-
-def _compile_time(both_ways: Pass, window_BT: Tensor, optimizer: Optimizer, dist: Dist) -> float:
-    """Seconds of a first pass, in which the blocks are compiled; it changes no weight."""
-    start = time.perf_counter()
-    both_ways(window_BT, optimizer.scale)
-    wait_for(dist.device)
-    optimizer.forget()
-    return time.perf_counter() - start
+    def compile(self) -> float:
+        """Seconds of a first pass, in which the blocks are compiled; it changes no weight."""
+        start = time.perf_counter()
+        self._both_ways(next(self._windows_BT), self.optimizer.scale)
+        wait_for(self._device)
+        self.optimizer.forget()
+        return time.perf_counter() - start
 
 
 def make_optimizer(parallel: Parallel, config: Recipe, dist: Dist) -> Optimizer:
@@ -135,11 +139,9 @@ def make_optimizer(parallel: Parallel, config: Recipe, dist: Dist) -> Optimizer:
 def make_decoder(config: Recipe, dist: Dist) -> Any:
     """The decoder, with the same weights on every rank. Raises ValueError for an unknown one."""
     torch.manual_seed(config.seed)
-    if ":" in config.model:
-        decoder: nn.Module = _built(config)
-    else:
-        decoder = Decoder(sizes_of(config), config.seq_len)
-    decoder = decoder.to(dist.device)
+    with dist.device:
+        own = ":" in config.model
+        decoder = _built(config) if own else Decoder(sizes_of(config), config.seq_len)
     if config.checkpointing:
         decoder = checkpointed(decoder)
     return compiled(decoder) if config.compile else decoder

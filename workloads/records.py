@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 SCHEMA_VERSION = 1
-KINDS = ("env", "step", "phase", "memory", "summary")
+KINDS = ("env", "step", "phase", "memory", "static", "summary")
 DIRECTORY_VARIABLE = "PACELINE_RECORDS"
 
 

@@ -15,7 +15,6 @@ import torch.distributed as c10d
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 # From a window, and how much its loss counts for gradients, to the loss; leaves gradients.
@@ -55,10 +54,10 @@ def accumulated(both_ways: Pass, model: nn.Module, num_parts: int) -> Pass:
 
 def _exchange_gradients(model: nn.Module, is_wanted: bool) -> None:
     """Whether the next backward pass ends with the exchange between replicas."""
-    if isinstance(model, DistributedDataParallel):
-        model.require_backward_grad_sync = is_wanted
-    elif isinstance(model, FSDPModule):
+    if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(is_wanted)
+    elif hasattr(model, "require_backward_grad_sync"):  # DistributedDataParallel
+        model.require_backward_grad_sync = is_wanted
 
 
 class Optimizer:
@@ -117,6 +116,12 @@ class Optimizer:
         self._scaler.step(self._adamw)
         self._scaler.update()
         self.forget()
+
+    @property
+    def state(self) -> list[Tensor]:
+        """What AdamW keeps beside the weights."""
+        kept = [state.values() for state in self._adamw.state.values()]
+        return [value for values in kept for value in values]
 
     def forget(self) -> None:
         """Drop the gradients."""

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from workloads import dist
 from workloads.dist import (
     Dist,
     Stopwatch,
@@ -98,10 +99,14 @@ def test_without_gpus_it_is_the_cpu_with_gloo() -> None:
     assert memory_of(CPU, FakeCuda()) == {}
 
 
-def test_ddp_is_told_the_gpu_only() -> None:
-    facts: dict[str, Any] = {"rank": 0, "world_size": 1, "device_name": "x", "init_time_s": 0.0}
-    assert Dist(device=GPU, **facts).device_ids == [1]
-    assert Dist(device=CPU, **facts).device_ids is None
+@pytest.mark.parametrize(("device", "device_ids"), [(GPU, [1]), (CPU, None)])
+def test_ddp_is_told_the_gpu_only(
+    device: torch.device, device_ids: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(dist, "DistributedDataParallel", lambda _model, **options: told | options)
+    rank = Dist(rank=0, world_size=1, device=device, device_name="x", init_time_s=0.0)
+    assert rank.replicated(torch.nn.Linear(1, 1)) == {"device_ids": device_ids}
 
 
 def test_memory_is_what_the_allocator_reached() -> None:

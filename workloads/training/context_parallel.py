@@ -14,7 +14,6 @@ import torch.distributed as c10d
 from torch import Tensor
 from torch.distributed import _functional_collectives as collectives
 from torch.nn.functional import scaled_dot_product_attention
-from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
 from workloads.harness import Facts
@@ -54,7 +53,7 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     for block in decoder.blocks:
         block.attention.attend = attend
     # Its positions are this rank's own, which DDP would replace by those of the first.
-    model = DistributedDataParallel(decoder, device_ids=dist.device_ids, broadcast_buffers=False)
+    model = dist.replicated(decoder, broadcast_buffers=False)
     of_a_part = make_pass(model, dist.device, config.half)
     return Parallel(
         model=model,

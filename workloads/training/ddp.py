@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from workloads.dist import Dist
 from workloads.harness import Facts
@@ -22,7 +21,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
 
 
 def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
-    """The decoder with its gradients averaged over all ranks, bucket by bucket."""
-    model = DistributedDataParallel(decoder, device_ids=dist.device_ids)
+    """The decoder with its gradients averaged over all ranks."""
+    model = dist.replicated(decoder)
     both_ways = make_pass(model, dist.device, config.half)
     return Parallel(model=model, both_ways=both_ways, replica=dist.rank)

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as c10d
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as collectives
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from workloads.dist import Dist
@@ -42,7 +41,7 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
         raise ValueError(f"{config.model} has no experts: see the presets of models/decoder.py")
     if num_experts % dist.world_size:
         raise ValueError(f"{num_experts} experts do not go to {dist.world_size} ranks")
-    mesh = init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("shard",))
+    mesh = dist.mesh(shard=dist.world_size)
     dealt: set[nn.Parameter] = set()
     for block in decoder.blocks:
         experts = block.feed_forward.experts

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import torch
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from workloads.dist import Dist
@@ -33,19 +33,23 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
 
 def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
     """The decoder sharded by blocks, what lies around them with the root."""
-    model = sharded(decoder, mesh(config, dist), config, reshard_after_forward=config.reshard)
+    model = sharded(decoder, mesh(config, dist), config, reshard=config.reshard)
     return Parallel(model=model, both_ways=make_pass(model, dist.device), replica=dist.rank)
 
 
-def sharded(model: Any, mesh: DeviceMesh, config: Recipe, **options: Any) -> nn.Module:
+def sharded(
+    model: Any, mesh: DeviceMesh, config: Recipe, *, reshard: bool = True, **options: Any
+) -> nn.Module:
     """The model and each of its blocks cut over the mesh; in half precision parameters are
     gathered so and gradients reduced as float32.
+
+    What lies around the blocks is needed first and last, and is not freed in between.
     """
     policy = MixedPrecisionPolicy()
     if config.half is not None:
         policy = MixedPrecisionPolicy(param_dtype=config.half, reduce_dtype=torch.float32)
     for block in getattr(model, "blocks", nn.ModuleList()).children():
-        fully_shard(block, mesh=mesh, mp_policy=policy, **options)
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard, **options)
     return fully_shard(model, mesh=mesh, mp_policy=policy, **options)
 
 
@@ -55,6 +59,5 @@ def mesh(config: Config, dist: Dist) -> DeviceMesh:
     if config.replicas < 1 or rest:
         raise ValueError(f"{dist.world_size} ranks do not make {config.replicas} equal groups")
     if config.replicas == 1:
-        return init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("shard",))
-    shape = (config.replicas, group_size)
-    return init_device_mesh(dist.device.type, shape, mesh_dim_names=("replicate", "shard"))
+        return dist.mesh(shard=group_size)
+    return dist.mesh(replicate=config.replicas, shard=group_size)

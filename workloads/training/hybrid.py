@@ -12,14 +12,11 @@ from math import prod
 from typing import Annotated, Any
 
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 
 from workloads.dist import Dist
 from workloads.harness import Facts
-from workloads.recipe import Parallel, train
+from workloads.recipe import Parallel, make_pass, train
 from workloads.training import fsdp, pipeline, tensor_parallel
-
-_AXES = ("stage", "replicate", "shard", "tensor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +30,14 @@ class Config(pipeline.Config):
     sequence_parallel: Annotated[bool, "cut norms and residuals along the sequence"] = True
 
     @property
-    def degrees(self) -> tuple[int, int, int, int]:
-        """Sizes of the mesh's axes."""
-        return self.stages, self.replicas, self.shards, self.tensor
+    def axes(self) -> dict[str, int]:
+        """The mesh, the innermost axis last."""
+        return {
+            "stage": self.stages,
+            "replicate": self.replicas,
+            "shard": self.shards,
+            "tensor": self.tensor,
+        }
 
 
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
@@ -45,23 +47,30 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
 
 def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     """This rank's stages, their matrices cut and the rest sharded. Raises ValueError."""
-    if prod(config.degrees) != dist.world_size or min(config.degrees) < 1:
-        product = " x ".join(map(str, config.degrees))
+    sizes = config.axes.values()
+    if prod(sizes) != dist.world_size or min(sizes) < 1:
+        product = " x ".join(map(str, sizes))
         names = "stages x replicas x shards x tensor"
         raise ValueError(f"{names} are {product}, which is not {dist.world_size} ranks")
     tensor_parallel.refuse(config, config.tensor)
+    mesh = dist.mesh(**config.axes)
+    replica = mesh["replicate"].get_local_rank() * config.shards + mesh["shard"].get_local_rank()
+    if config.stages == 1:
+        model = _cut(decoder, mesh, config)
+        both_ways = make_pass(model, dist.device)
+        return Parallel(
+            model=model, both_ways=both_ways, replica=replica, ranks_per_replica=config.tensor
+        )
     pipeline.refuse(config, config.stages)
-    mesh = init_device_mesh(dist.device.type, config.degrees, mesh_dim_names=_AXES)
     stage = mesh["stage"]
     pipe = pipeline.Pipe(rank=stage.get_local_rank(), size=config.stages, group=stage.get_group())
-    model = nn.ModuleList(
+    stages = nn.ModuleList(
         _cut(one, mesh, config) for one in pipeline.stages_of(decoder, config, pipe)
     )
-    data = mesh["replicate"].get_local_rank() * config.shards + mesh["shard"].get_local_rank()
     return Parallel(
-        model=model,
-        both_ways=pipeline.passes(model, config, dist, pipe),
-        replica=data,
+        model=stages,
+        both_ways=pipeline.passes(stages, config, dist, pipe),
+        replica=replica,
         ranks_per_replica=config.stages * config.tensor,
         stages=pipe.group,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -43,10 +43,9 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
 def parallelize(decoder: nn.Module, config: Config, dist: Dist) -> Parallel:
     """The decoder with its matrices cut over all ranks. Raises ValueError."""
     refuse(config, dist.world_size)
-    mesh = init_device_mesh(dist.device.type, (dist.world_size,), mesh_dim_names=("tensor",))
     cut(
         decoder,
-        mesh,
+        dist.mesh(tensor=dist.world_size),
         sequence_parallel=config.sequence_parallel,
         loss_parallel=config.loss_parallel,
     )
