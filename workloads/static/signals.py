@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 
 from workloads.recipe import Training
 from workloads.static.counts import Counts
@@ -33,7 +36,7 @@ def signals(workload: Any, config: Any, world_size: int, rank: int = 0) -> Signa
                 training.step()
             with Counts() as counts:
                 training.step()
-    except DataDependentOutputException as error:
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
         detail = "pipelines, experts and models that look at values cannot be counted"
         raise ValueError(f"a step depends on the data of a tensor ({error}): {detail}") from error
     return Signals(metrics=_metrics(counts, memory), operators=dict(counts.operators))
