@@ -271,6 +271,32 @@ def test_the_worker_cleans_up_after_a_killed_guard(trial: Trial):
     assert outcome.ended == "unguarded"
     assert outcome.num_survivors >= 3
     assert "guard ended with -9" in outcome.detail
+    assert outcome.cpu_time_s is None
+
+
+# Burns 0.4 s of CPU, and as much in an orphan with a session of its own, whose end it awaits.
+BURNER = """
+import os, time
+ours, theirs = os.pipe()
+def burn():
+    while time.process_time() < 0.4: pass
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        burn()
+    os._exit(0)
+os.close(theirs)
+os.wait()
+burn()
+os.read(ours, 1)
+"""
+
+
+def test_the_cpu_time_of_a_trial_is_that_of_its_orphans_too(trial: Trial):
+    outcome = wait(trial.start("", argv=[sys.executable, "-c", BURNER]))
+    assert outcome.exit_code == 0
+    assert outcome.cpu_time_s is not None
+    assert outcome.cpu_time_s >= 0.8
 
 
 @pytest.mark.parametrize(
