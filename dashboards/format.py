@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,14 +46,31 @@ def num_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def hertz(value: float) -> str:
+    """A frequency: `1.980 GHz`, `810.0 MHz`, `50.00 Hz`."""
+    for size, unit in ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")):
+        if value >= size:
+            return f"{significant(value / size)} {unit}"
+    return f"{significant(value)} Hz"
+
+
 def metric_value(name: str, value: float | None) -> str:
     """A metric's value in a unit for people."""
     if value is None:
         return NOTHING
     unit = metric_named(name).unit
-    if unit == "s":
-        return seconds(value)
-    return num_bytes(value) if unit == "bytes" else f"{significant(value)} {unit}"
+    in_words = _BY_UNIT.get(unit)
+    return in_words(value) if in_words else f"{significant(value)} {unit}"
+
+
+_BY_UNIT: Mapping[str, Callable[[float], str]] = {
+    "s": seconds,
+    "bytes": num_bytes,
+    "Hz": hertz,
+    "ratio": words.fraction_percent,
+    "°C": lambda value: f"{value:.0f} °C",
+    "errors": lambda value: count(round(value), "error"),
+}
 
 
 def metric_title(name: str) -> str:
