@@ -1,4 +1,4 @@
-"""What is kept of a run in the artifact store: its logs, and the records of its trials."""
+"""What is kept of a run in the artifact store: its logs, and what its trials left."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +15,13 @@ class RunArtifacts:
     def __init__(self, store: ArtifactStore, prefix: str) -> None:
         self._store, self._prefix = store, prefix
 
-    def keep(self, folder: str, log: Path, records: Path, world_size: int) -> Sequence[StoredFile]:
-        """Store a trial's log and its ranks' records; what is no plain file is left out."""
-        ranks = [rank_file(records, rank) for rank in range(world_size)]
+    def keep(
+        self, folder: str, log: Path, telemetry: Path, records: Path, world_size: int
+    ) -> Sequence[StoredFile]:
+        """Store a trial's log, telemetry and ranks' records; what is no plain file is left out."""
+        ranks = [("records", rank_file(records, rank)) for rank in range(world_size)]
         stored = []
-        for kind, path in [("log", log), *(("records", path) for path in ranks)]:
+        for kind, path in [("log", log), ("telemetry", telemetry), *ranks]:
             try:
                 content = read_plain(path)
             except OSError:

@@ -45,6 +45,11 @@ class Child:
             self._lifeline.flush()
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """How it ended, negative for a signal; None while it works."""
         return self._process.poll()

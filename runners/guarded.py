@@ -18,6 +18,11 @@ class Guarded:
         self._guard = Child("runners.guard", order)
         self._outcome: Outcome | None = None
 
+    @property
+    def root(self) -> int:
+        """The process below which all of the command's are: the guard."""
+        return self._guard.pid
+
     def poll(self) -> Outcome | None:
         """How the command ended; None while it runs."""
         if self._outcome is None and self._guard.exit_code is not None:

@@ -4,6 +4,7 @@ import logging
 import shlex
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,6 +15,10 @@ from runners.launchers import Launcher
 from runners.parsers import torchrun
 from runners.samples import read_samples, with_throughput
 from runners.spec import LaunchSpec
+from runners.telemetry import summary
+from runners.telemetry.gpu import Gpus
+from runners.telemetry.host import Host
+from runners.telemetry.sampler import Sampler
 from service.db.base import Samples
 from service.domain import Case, Failure, FailureReason, Role
 from service.logs import bound
@@ -46,10 +51,18 @@ class Trial:
         self._spec = bench.spec(case, role, str(self.id), folder, socket)
         self._started_at = datetime.now(UTC)
         self._handle = bench.launcher.submit(self._spec)
+        self._telemetry = folder / "telemetry.jsonl"
+        with bound(trial_id=self.id):
+            visible = bench.launcher.environment(self._spec).get("CUDA_VISIBLE_DEVICES")
+            host = Host(bench.launcher.root(self._handle))
+            self._sampler = Sampler(self._telemetry, host, partial(Gpus, visible))
 
     def outcome(self) -> Outcome | None:
         """How it ended; None while it runs."""
-        return self._bench.launcher.poll(self._handle)
+        outcome = self._bench.launcher.poll(self._handle)
+        if outcome is not None:
+            self._sampler.stop(outcome.cpu_time_s)
+        return outcome
 
     def wait(self, limit_s: float | None = None) -> Outcome:
         """How it ended; past the limit it is ended. Raises what the bench's check raises."""
@@ -63,7 +76,9 @@ class Trial:
 
     def cancel(self) -> Outcome:
         """End it, if it still runs."""
-        return self._bench.launcher.cancel(self._handle)
+        outcome = self._bench.launcher.cancel(self._handle)
+        self._sampler.stop(outcome.cpu_time_s)
+        return outcome
 
     def result(
         self,
@@ -107,7 +122,11 @@ class Trial:
             num_warmup_steps=warmup,
             samples=samples,
             files=self._bench.artifacts.keep(
-                str(self.id), self._spec.log, self._spec.records, self._spec.world_size
+                str(self.id),
+                self._spec.log,
+                self._telemetry,
+                self._spec.records,
+                self._spec.world_size,
             ),
         )
 
@@ -131,7 +150,8 @@ class Trial:
                 f"{min_steps} more. Let the trainer run longer."
             )
             return Failure(reason=FailureReason.TOO_FEW_STEPS, detail=detail)
-        return with_throughput(samples, warmup), warmup
+        telemetry = summary.metrics(self._sampler.samples)
+        return with_throughput(samples, warmup) | telemetry, warmup
 
 
 def reproduction(launcher: Launcher, spec: LaunchSpec) -> str:

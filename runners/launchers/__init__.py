@@ -18,6 +18,9 @@ class Launcher(Protocol):
     def submit(self, spec: LaunchSpec) -> Any:
         """Start a trial; gives the handle that the others take."""
 
+    def root(self, handle: Any) -> int:
+        """The process on this machine below which all of the trial's are, until it has ended."""
+
     def poll(self, handle: Any) -> Outcome | None:
         """How the trial ended; None while it runs."""
 

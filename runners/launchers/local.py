@@ -57,6 +57,11 @@ def submit(spec: LaunchSpec) -> Handle:
     return Handle(Guarded(order), spec.log)
 
 
+def root(handle: Handle) -> int:
+    """The process below which all of the trial's are, until it has ended."""
+    return handle.trial.root
+
+
 def poll(handle: Handle) -> Outcome | None:
     """How the trial ended; None while it runs."""
     return handle.trial.poll()

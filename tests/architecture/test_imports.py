@@ -29,7 +29,7 @@ READERS_OF_THE_ENVIRONMENT = {
 }
 
 PLUGINS = {
-    "runners/launchers": {"submit", "poll", "cancel", "logs"},
+    "runners/launchers": {"submit", "root", "poll", "cancel", "logs"},
     "runners/parsers": {"parse", "Parsed"},
     "dashboards/pages": {"PATH", "Context", "build", "TEMPLATE"},
     "workloads/training": {"Config", "run"},

@@ -68,7 +68,7 @@ def test_only_steps_that_a_turn_was_handed_out_for_are_counted(
     assert 200 < counts.pop() <= 240
     for trial in pair.trials.values():
         assert trial.samples["step_time_s"].max() < STRAY_S
-        assert {file.name for file in trial.files} == {"log.txt", "rank-0.jsonl"}
+        assert {file.name for file in trial.files} == {"log.txt", "telemetry.jsonl", "rank-0.jsonl"}
 
 
 def test_a_killed_turn_server_makes_the_pair_invalid(

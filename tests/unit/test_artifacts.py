@@ -15,6 +15,7 @@ def scratch(tmp_path: Path) -> Path:
     folder = tmp_path / "scratch"
     (folder / "records").mkdir(parents=True)
     (folder / "log.txt").write_text("log")
+    (folder / "telemetry.jsonl").write_text("{}")
     for rank in range(2):
         (folder / "records" / f"rank-{rank}.jsonl").write_text(f"rank {rank}")
     return folder
@@ -24,15 +25,17 @@ def kept(scratch: Path) -> dict[str, str]:
     """Text of what is stored, by name."""
     root = scratch.parent / "store"
     store = RunArtifacts(ArtifactStore(str(root)), "runs/1")
-    files = store.keep("trial", scratch / "log.txt", scratch / "records", world_size=2)
+    log, telemetry = scratch / "log.txt", scratch / "telemetry.jsonl"
+    files = store.keep("trial", log, telemetry, scratch / "records", world_size=2)
     assert {file.path for file in files} == {
         str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()
     }
     return {file.name: (root / file.path).read_text() for file in files}
 
 
-def test_log_and_records_are_kept(scratch: Path):
-    everything = {"log.txt": "log", "rank-0.jsonl": "rank 0", "rank-1.jsonl": "rank 1"}
+def test_log_telemetry_and_records_are_kept(scratch: Path):
+    records = {"rank-0.jsonl": "rank 0", "rank-1.jsonl": "rank 1"}
+    everything = {"log.txt": "log", "telemetry.jsonl": "{}"} | records
     assert kept(scratch) == everything
 
 
@@ -41,15 +44,17 @@ def test_what_no_rank_of_the_case_wrote_is_not_kept(scratch: Path):
     (records / "rank-7.jsonl").symlink_to("/etc/hostname")
     (records / "rank-2.jsonl").write_text("a rank too many")
     (records / os.fsdecode(b"rank-\xff.jsonl")).write_text("no rank")
-    assert set(kept(scratch)) == {"log.txt", "rank-0.jsonl", "rank-1.jsonl"}
+    assert set(kept(scratch)) == {"log.txt", "telemetry.jsonl", "rank-0.jsonl", "rank-1.jsonl"}
 
 
 @pytest.mark.timeout(20)
 def test_only_plain_files_are_kept(scratch: Path):
     records = scratch / "records"
-    for path in (scratch / "log.txt", records / "rank-0.jsonl", records / "rank-1.jsonl"):
+    ours = (scratch / "log.txt", scratch / "telemetry.jsonl")
+    for path in (*ours, records / "rank-0.jsonl", records / "rank-1.jsonl"):
         path.unlink()
-    (scratch / "log.txt").symlink_to("/etc/hostname")
+    for path in ours:
+        path.symlink_to("/etc/hostname")
     (records / "rank-0.jsonl").mkdir()
     os.mkfifo(records / "rank-1.jsonl")
     assert kept(scratch) == {}
