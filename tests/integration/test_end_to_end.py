@@ -103,6 +103,8 @@ def test_an_equal_candidate_is_cleared(service: Service) -> None:
     assert run["verdict"] in ("no_change", "inconclusive"), run["headline"]
     assert all(not pair["invalid_reason"] for pair in run["pairs"])
     assert {trial["role"] for trial in run["trials"]} == {"baseline", "candidate"}
+    files = [{file["name"] for file in trial["artifacts"]} for trial in run["trials"]]
+    assert all({"log.txt", "telemetry.jsonl", "rank-0.jsonl"} <= names for names in files)
     assert run["environments"][0]["hard"]["num_cpus"] > 0
     assert run["device_s"] > 0
 
