@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pynvml
@@ -93,8 +93,9 @@ class Gpus:
         return {"gpus": gpus} | self._readings.take(xids=self._new_xids)
 
     def close(self) -> None:
-        """Let go of NVML."""
-        self._readings.take(end=self._closing.close)
+        """Let go of NVML, if it still answers."""
+        with suppress(pynvml.NVMLError):
+            self._closing.close()
 
     def _has_driver(self) -> bool:
         try:

@@ -188,6 +188,9 @@ def test_a_gpu_that_is_lost_keeps_its_name():
     lost = [name for name in dir(nvml) if name.startswith(("nvmlDeviceGet", "nvmlEventSetWait"))]
     nvml.broken |= dict.fromkeys(lost, pynvml.NVML_ERROR_GPU_IS_LOST)
     assert gpus.read() == {"gpus": [{"uuid": "GPU-0a"}]}
+    nvml.broken["nvmlEventSetFree"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    gpus.close()
+    assert nvml.num_inits == 0
 
 
 @pytest.mark.parametrize("broken", ["", "nvmlDeviceRegisterEvents", "nvmlDeviceGetCount"])
