@@ -46,12 +46,12 @@ def num_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def hertz(value: float) -> str:
-    """A frequency: `1.980 GHz`, `810.0 MHz`, `50.00 Hz`."""
-    for size, unit in ((1e9, "GHz"), (1e6, "MHz"), (1e3, "kHz")):
-        if value >= size:
-            return f"{significant(value / size)} {unit}"
-    return f"{significant(value)} Hz"
+def with_prefix(value: float, unit: str) -> str:
+    """A quantity in thousands: `1.980 GHz`, `184.6 GB/s`, `50.00 Hz`."""
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{significant(value / size)} {prefix}{unit}"
+    return f"{significant(value)} {unit}"
 
 
 def metric_value(name: str, value: float | None) -> str:
@@ -66,7 +66,9 @@ def metric_value(name: str, value: float | None) -> str:
 _BY_UNIT: Mapping[str, Callable[[float], str]] = {
     "s": seconds,
     "bytes": num_bytes,
-    "Hz": hertz,
+    "Hz": lambda value: with_prefix(value, "Hz"),
+    "bytes/s": lambda value: with_prefix(value, "B/s"),
+    "FLOP/s": lambda value: with_prefix(value, "FLOP/s"),
     "ratio": words.fraction_percent,
     "°C": lambda value: f"{value:.0f} °C",
     "errors": lambda value: count(round(value), "error"),

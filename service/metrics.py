@@ -205,7 +205,7 @@ _ALL = (
     Metric(
         name="overlap_ratio",
         title="Overlap",
-        unit="",
+        unit="ratio",
         better=Better.HIGHER,
         method=Method.RECORDED,
         is_per_step=True,
