@@ -87,7 +87,14 @@ def test_the_documented_paceline_yml_is_valid():
     assert manifest.parse(example).entries
 
 
-@pytest.mark.parametrize("file", [*plugins("runners/launchers"), *plugins("workloads/training")])
+@pytest.mark.parametrize(
+    "file",
+    [
+        *plugins("runners/launchers"),
+        *plugins("workloads/training"),
+        *plugins("workloads/data"),
+    ],
+)
 def test_every_launcher_and_workload_is_documented(file: str):
     folder, name = Path(file).parent.name, Path(file).stem
     word = name if folder == "launchers" else f"{folder}.{name}"

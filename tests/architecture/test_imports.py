@@ -34,6 +34,7 @@ PLUGINS = {
     "dashboards/pages": {"PATH", "Context", "build", "TEMPLATE"},
     "workloads/training": {"Config", "run"},
     "workloads/comm": {"Config", "run"},
+    "workloads/data": {"Config", "run"},
     "service/hosts": {"verify", "parse", "publish"},
     "service/stats/detectors": {"detect"},
 }

@@ -1,0 +1,24 @@
+"""Reading alone: random windows of memory-mapped token files."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated
+
+from workloads.dist import Dist
+from workloads.harness import Facts
+from workloads.loading import Loading, random_windows, read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Loading):
+    """The command line."""
+
+    vocab_size: Annotated[int, "tokens are below it"] = 32_000
+
+
+def run(config: Config, dist: Dist) -> Iterator[Facts]:
+    """Set up and return the steps. Raises ValueError for files that are not such a corpus."""
+    with ExitStack() as stack:
+        windows_BT = random_windows(config, config.vocab_size, dist, stack)
+        return read(windows_BT, config, stack.pop_all())
