@@ -75,14 +75,15 @@ Parallelize = Callable[[Any, Any, Dist], Parallel]
 def train(config: Recipe, dist: Dist, parallelize: Parallelize) -> Iterator[Facts]:
     """Set up; then one optimizer step for each that is asked for."""
     training = Training(config, dist, parallelize)
-    once = {"compile_time_s": training.compile()} if config.compile else {}
-    return _steps(training, once)
+    windows_BT = training.batches()
+    once = {"compile_time_s": training.compile(next(windows_BT))} if config.compile else {}
+    return _steps(training, windows_BT, once)
 
 
-def _steps(training: "Training", once: Facts) -> Iterator[Facts]:
-    yield {**training.step(), **once}
-    while True:
-        yield training.step()
+def _steps(training: "Training", windows_BT: Iterator[Tensor], once: Facts) -> Iterator[Facts]:
+    yield {**training.step(next(windows_BT)), **once}
+    for window_BT in windows_BT:
+        yield training.step(window_BT)
 
 
 class Training:
@@ -95,30 +96,33 @@ class Training:
             detail = f"a batch of {config.batch_size} has no {config.accumulate} equal parts"
             raise ValueError(f"{detail}; let accumulate divide batch_size")
         decoder = make_decoder(config, dist)
-        vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
+        self.vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
         parallel = parallelize(decoder, config, dist)
         self.model = parallel.model
         self.optimizer = make_optimizer(parallel, config, dist)
-        self._device = dist.device
+        self._config, self._device, self._replica = config, dist.device, parallel.replica
         self._both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
-        self._windows_BT = batches(config, dist, vocab_size, parallel.replica)
         # This rank's share of the tokens of its replica.
         tokens = config.batch_size * config.seq_len // parallel.ranks_per_replica
         self._facts: dict[str, Any] = {"tokens": tokens}
         if flops_per_token is not None:
             self._facts["model_flops"] = tokens * flops_per_token
 
-    def step(self) -> Facts:
+    def batches(self) -> Iterator[Tensor]:
+        """Endless random windows of T + 1 tokens, the same on the ranks of a replica."""
+        return batches(self._config, self._device, self.vocab_size, self._replica)
+
+    def step(self, window_BT: Tensor) -> Facts:
         """One optimizer step, and what there is to note of it."""
-        loss = self._both_ways(next(self._windows_BT), self.optimizer.scale)
+        loss = self._both_ways(window_BT, self.optimizer.scale)
         self.optimizer.clip()
         self.optimizer.step()
         return self._facts | {"loss": loss}
 
-    def compile(self) -> float:
+    def compile(self, window_BT: Tensor) -> float:
         """Seconds of a first pass, in which the blocks are compiled; it changes no weight."""
         start = time.perf_counter()
-        self._both_ways(next(self._windows_BT), self.optimizer.scale)
+        self._both_ways(window_BT, self.optimizer.scale)
         wait_for(self._device)
         self.optimizer.forget()
         return time.perf_counter() - start
@@ -179,12 +183,14 @@ def flops_of(config: Recipe, decoder: Any) -> int | None:
     )
 
 
-def batches(config: Recipe, dist: Dist, vocab_size: int, replica: int) -> Iterator[Tensor]:
+def batches(
+    config: Recipe, device: torch.device, vocab_size: int, replica: int
+) -> Iterator[Tensor]:
     """Endless windows of T + 1 tokens, different for every replica, already on its device."""
     generator = torch.Generator().manual_seed(config.seed + replica)
     shape = (NUM_BATCHES, config.batch_size, config.seq_len + 1)
     uniform = torch.rand(shape, generator=generator)
-    return cycle((uniform**3 * vocab_size).long().to(dist.device))
+    return cycle((uniform**3 * vocab_size).long().to(device))
 
 
 def loss_of(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class Optimizer:
         self._max_norm, self._stages = max_norm, stages
         self._scaler = torch.amp.GradScaler(device.type, enabled=is_scaled)
         self._scaler.scale(torch.ones((), device=device))  # it wants to have seen the device
-        self._adamw = torch.optim.AdamW(
+        self.adamw = torch.optim.AdamW(
             [{"params": group} for group in self._groups], lr=learning_rate, fused=True
         )
 
@@ -106,26 +106,26 @@ class Optimizer:
 
     def _unscale(self) -> None:
         """Take the scale off the gradients; stages agree on whether one is infinite."""
-        self._scaler.unscale_(self._adamw)
+        self._scaler.unscale_(self.adamw)
         if self._scaler.is_enabled() and self._stages is not None:
-            for is_infinite in self._scaler._found_inf_per_device(self._adamw).values():
+            for is_infinite in self._scaler._found_inf_per_device(self.adamw).values():
                 c10d.all_reduce(is_infinite, c10d.ReduceOp.MAX, self._stages)
 
     def step(self) -> None:
         """Change the weights, unless a gradient is infinite, and forget the gradients."""
-        self._scaler.step(self._adamw)
+        self._scaler.step(self.adamw)
         self._scaler.update()
         self.forget()
 
     @property
     def state(self) -> list[Tensor]:
         """What AdamW keeps beside the weights."""
-        kept = [state.values() for state in self._adamw.state.values()]
+        kept = [state.values() for state in self.adamw.state.values()]
         return [value for values in kept for value in values]
 
     def forget(self) -> None:
         """Drop the gradients."""
-        self._adamw.zero_grad()
+        self.adamw.zero_grad()
 
 
 def _by_mesh(weights: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:

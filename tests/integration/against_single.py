@@ -83,7 +83,7 @@ def worst(gradients: dict[str, Tensor], reference: dict[str, Tensor], dist: Dist
 
 def take(config: Any, dist: Dist, replica: int) -> list[Tensor]:
     """The first batches of a replica."""
-    stream = batches(config, dist, PRESETS[config.model].vocab_size, replica)
+    stream = batches(config, dist.device, PRESETS[config.model].vocab_size, replica)
     return [next(stream) for _ in range(NUM_STEPS)]
 
 

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from workloads.__main__ import parser
 from workloads.corpus import tokens_at
-from workloads.data.checkpoint import Checkpoints, Training, run
+from workloads.data.checkpoint import Checkpoints, Saved, run
 from workloads.dist import Dist, process_group
 from workloads.loading import document_windows, num_own_tokens, random_windows
 
@@ -101,7 +101,7 @@ def num_files(folder: str, pattern: str) -> int:
     return count
 
 
-def broken_load(self: Checkpoints, how: str, load: Any, training: Training, number: int) -> None:
+def broken_load(self: Checkpoints, how: str, load: Any, training: Saved, number: int) -> None:
     """A load that is broken, or finds this rank's file with one bit flipped, cut or gone."""
     file = self.place(number) / f"__{c10d.get_rank()}_0.distcp"
     data = bytearray(file.read_bytes())

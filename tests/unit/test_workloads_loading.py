@@ -17,6 +17,8 @@ from workloads.corpus import encoded, shards, tokens_at, write_tar_files, write_
 from workloads.data import memmap, tar, wait
 from workloads.dist import Dist, Stopwatch
 from workloads.loading import Documents, Draw, Loading, Windows, windows
+from workloads.recipe import Training
+from workloads.training import single
 
 SEQ_LEN = 64
 VOCAB_SIZE = 32_000
@@ -147,9 +149,9 @@ def test_a_step_waits_for_its_batch_and_for_nothing_else() -> None:
     def compute(*_: Any) -> None:
         cuda.launch()
 
-    model = wait.make_decoder(config, ranks())
-    model.register_forward_hook(compute)
-    steps = wait.train(model, loader(), config, Stopwatch(GPU, cuda), ExitStack())
+    training = Training(config, ranks(), single.parallelize)
+    training.model.register_forward_hook(compute)
+    steps = wait.steps(training, loader(), Stopwatch(GPU, cuda), ExitStack())
     facts = [next(steps) for _ in range(3)]
     assert cuda.num_synchronized == 0
     cuda.synchronize()

@@ -24,20 +24,19 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.stateful import Stateful
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from workloads.corpus import tokens_at
 from workloads.dist import Dist, Stopwatch
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS
-from workloads.recipe import Recipe, loss_of, make_decoder
+from workloads.recipe import Training
+from workloads.training import fsdp
 
 NUM_CHECKED_STEPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Recipe):
+class Config(fsdp.Config):
     """The command line."""
 
     path: Annotated[str, "folder that all ranks see; empty: a temporary one"] = ""
@@ -47,51 +46,34 @@ class Config(Recipe):
     fsync: Annotated[bool, "a save ends when its files are on the disk"] = True
 
 
-class Training(Stateful):
+class Saved(Stateful):
     """A sharded model, its optimizer and one batch: what is saved, and how it goes on."""
 
     def __init__(self, config: Config, dist: Dist) -> None:
-        half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        policy = half if config.is_half else MixedPrecisionPolicy()
-        decoder = make_decoder(config, dist)
-        for block in decoder.blocks:
-            fully_shard(block, mp_policy=policy)
-        self.model = fully_shard(decoder, mp_policy=policy)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=config.learning_rate, fused=True
-        )
+        self.training = Training(config, dist, fsdp.parallelize)
         size = config.batch_size * (config.seq_len + 1)
-        vocab_size = PRESETS[config.model].vocab_size
-        tokens = tokens_at(dist.rank * size, (dist.rank + 1) * size, vocab_size)
+        tokens = tokens_at(dist.rank * size, (dist.rank + 1) * size, self.training.vocab_size)
         self.window_BT = tokens.view(config.batch_size, -1).to(dist.device)
 
     def step(self) -> Tensor:
         """The loss of this rank in one optimizer step."""
-        logits_BTV = self.model(self.window_BT[:, :-1])
-        loss = loss_of(logits_BTV, self.window_BT[:, 1:])
-        loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return loss.detach()
+        return self.training.step(self.window_BT)["loss"]
 
     def state_dict(self) -> dict[str, Any]:
-        model, optimizer = get_state_dict(self.model, self.optimizer)
+        model, optimizer = get_state_dict(self.training.model, self.training.optimizer.adamw)
         return {"model": model, "optimizer": optimizer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         set_state_dict(
-            self.model,
-            self.optimizer,
+            self.training.model,
+            self.training.optimizer.adamw,
             model_state_dict=state["model"],
             optim_state_dict=state["optimizer"],
         )
 
     def tensors(self) -> list[Tensor]:
         """Weights and the optimizer's state, which is there after a step."""
-        weights = list(self.model.parameters())
-        return weights + [
-            value for weight in weights for value in self.optimizer.state[weight].values()
-        ]
+        return [*self.training.model.parameters(), *self.training.optimizer.state]
 
     def num_bytes(self) -> int:
         """Size of a checkpoint: the tensors of all ranks."""
@@ -108,14 +90,14 @@ class Checkpoints:
     config: Config
     host: c10d.ProcessGroup
 
-    def save(self, training: Training, number: int) -> Future[Any] | None:
+    def save(self, training: Saved, number: int) -> Future[Any] | None:
         """Save; None if that is over, or the future of its end."""
         writer = dcp.FileSystemWriter(self.place(number), sync_files=self.config.fsync)
         save = dcp.async_save if self.config.save == "async" else dcp.save
         saving = save({"training": training}, storage_writer=writer, process_group=self.host)
         return saving if isinstance(saving, Future) else None
 
-    def load(self, training: Training, number: int) -> None:
+    def load(self, training: Saved, number: int) -> None:
         """Load into the training, on all ranks together."""
         reader = dcp.FileSystemReader(self.place(number))
         dcp.load({"training": training}, storage_reader=reader, process_group=self.host)
@@ -143,7 +125,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
     with ExitStack() as stack:
         folder = shared_folder(config.path, dist.rank, host, stack)
         checkpoints = Checkpoints(folder=folder, config=config, host=host)
-        training = Training(config, dist)
+        training = Saved(config, dist)
         with deterministic():
             check(training, checkpoints)
         return steps(training, checkpoints, Stopwatch(dist.device), stack.pop_all())
@@ -170,7 +152,7 @@ def ranks_where(is_so: bool, host: c10d.ProcessGroup) -> list[int]:
     return [rank for rank, is_said in enumerate(said) if is_said]
 
 
-def check(training: Training, checkpoints: Checkpoints) -> None:
+def check(training: Saved, checkpoints: Checkpoints) -> None:
     """Raise RuntimeError on all ranks unless training goes on after a load as after the save, bit
     for bit.
     """
@@ -208,7 +190,7 @@ def deterministic() -> Iterator[None]:
 
 
 def steps(
-    training: Training, checkpoints: Checkpoints, watch: Stopwatch, folder: ExitStack
+    training: Saved, checkpoints: Checkpoints, watch: Stopwatch, folder: ExitStack
 ) -> Iterator[Facts]:
     """The loop: one checkpoint for each step."""
     with folder, ThreadPoolExecutor(1) as pool:
@@ -218,7 +200,7 @@ def steps(
 
 
 def step(
-    training: Training,
+    training: Saved,
     checkpoints: Checkpoints,
     number: int,
     watch: Stopwatch,

@@ -31,11 +31,12 @@ def signals(workload: Any, config: Any, world_size: int, rank: int = 0) -> Signa
     try:
         with fake_world(world_size, rank) as dist:
             training = Training(config, dist, workload.parallelize)
-            training.step()  # makes the optimizer's state
+            window_BT = next(training.batches())
+            training.step(window_BT)  # makes the optimizer's state
             with Memory(training.model, training.optimizer.state) as memory:
-                training.step()
+                training.step(window_BT)
             with Counts() as counts:
-                training.step()
+                training.step(window_BT)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         detail = "pipelines, experts and models that look at values cannot be counted"
         raise ValueError(f"a step depends on the data of a tensor ({error}): {detail}") from error
