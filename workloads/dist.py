@@ -30,6 +30,7 @@ class Dist:
     device: torch.device
     device_name: str
     init_time_s: float
+    local_world_size: int | None = None  # ranks per node; None where nobody has told
 
     def replicated(self, model: nn.Module, **options: Any) -> nn.Module:
         """The model with its gradients averaged over all ranks, bucket by bucket."""
@@ -59,6 +60,7 @@ def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Itera
     would wait for them.
     """
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    local_world_size = os.environ.get("LOCAL_WORLD_SIZE")
     device = choose_device(int(os.environ.get("LOCAL_RANK", "0")), cuda)
     start = time.perf_counter()
     c10d.init_process_group(
@@ -75,6 +77,7 @@ def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Itera
         device=device,
         device_name=cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         init_time_s=time.perf_counter() - start,
+        local_world_size=int(local_world_size) if local_world_size else None,
     )
     c10d.destroy_process_group()
 
@@ -126,6 +129,10 @@ class Later:
 
     item: Callable[[], float]
 
+    def then(self, function: Callable[[float], float]) -> "Later":
+        """What a function makes of it."""
+        return Later(lambda: function(self.item()))
+
 
 class Stopwatch:
     """Times parts of a step on a device, without waiting for it."""
@@ -139,6 +146,13 @@ class Stopwatch:
         """Seconds from a mark until now."""
         end = self.mark()
         return Later(lambda: self._seconds(start, end))
+
+    def mean(self, call: Callable[[], object], repeats: int) -> Later:
+        """Seconds of one call, of so many in a row."""
+        start = self.mark()
+        for _ in range(repeats):
+            call()
+        return self.since(start).then(lambda time_s: time_s / repeats)
 
 
 def memory_of(device: torch.device, cuda: Any = torch.cuda) -> dict[str, int]:

@@ -13,6 +13,7 @@ from service.metrics import METRICS
 from tests.architecture.source import ROOT, plugins
 
 DOCS = ROOT / "docs"
+FOLDERS = ("runners/launchers", "workloads/training", "workloads/comm")
 
 
 def text(name: str) -> str:
@@ -87,14 +88,7 @@ def test_the_documented_paceline_yml_is_valid():
     assert manifest.parse(example).entries
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        *plugins("runners/launchers"),
-        *plugins("workloads/training"),
-        *plugins("workloads/data"),
-    ],
-)
+@pytest.mark.parametrize("file", [file for folder in FOLDERS for file in plugins(folder)])
 def test_every_launcher_and_workload_is_documented(file: str):
     folder, name = Path(file).parent.name, Path(file).stem
     word = name if folder == "launchers" else f"{folder}.{name}"

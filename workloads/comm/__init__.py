@@ -1,0 +1,1 @@
+"""Communication workloads: one file, one collective."""
