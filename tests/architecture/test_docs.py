@@ -13,7 +13,7 @@ from service.metrics import METRICS
 from tests.architecture.source import ROOT, plugins
 
 DOCS = ROOT / "docs"
-FOLDERS = ("runners/launchers", "workloads/training", "workloads/comm")
+FOLDERS = ("runners/launchers", "workloads/training", "workloads/comm", "workloads/micro")
 
 
 def text(name: str) -> str:
