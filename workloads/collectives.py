@@ -1,4 +1,4 @@
-"""What all collectives do alike: their options, a check of each size, and the timed passes.
+"""What all collectives do alike: their options, a check of each size, and the timed steps.
 
 A file of comm/ says the rest by a function `prepare`: from the numbers that the ranks put in, the
 buffers, the call on them and what it must leave.
@@ -103,7 +103,7 @@ def measure(config: Collective, dist: Dist, op: str, prepare: Prepare) -> Iterat
         )
         calls[size] = checked(prepare(numbers), f"rank {dist.rank}: {op} of {size} bytes")
     rates = partial(rates_of, op, group.num_ranks)
-    return passes(calls, rates, config.repeats, Stopwatch(dist.device), meeting(dist))
+    return steps(calls, rates, config.repeats, Stopwatch(dist.device), meeting(dist))
 
 
 def check_divides(config: Collective, op: str, num_ranks: int) -> None:
@@ -143,7 +143,7 @@ def meeting(dist: Dist) -> Callable[[], object]:
     return partial(c10d.all_reduce, token)
 
 
-def passes(
+def steps(
     calls: Mapping[int, Callable[[], object]],
     rates: Callable[[int, Later], Facts],
     repeats: int,

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 Dtype = Annotated[Literal["float32", "bfloat16", "float16"], "of the numbers"]
 Repeats = Annotated[int, "operations timed together; a time is their mean"]
-Steps = Annotated[int, "passes through all that is timed"]
+Steps = Annotated[int, "how often everything is timed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The command line that they share. A step is one pass through all sizes.
+    """The command line that they share. A step times every size once.
 
     Raises ValueError for options that make no sizes.
     """

@@ -13,7 +13,10 @@ from service.metrics import METRICS
 from tests.architecture.source import ROOT, plugins
 
 DOCS = ROOT / "docs"
-FOLDERS = ("runners/launchers", "workloads/training", "workloads/comm", "workloads/micro")
+FOLDERS = (
+    "runners/launchers",
+    *(f"workloads/{folder}" for folder in ("training", "comm", "data", "micro")),
+)
 
 
 def text(name: str) -> str:

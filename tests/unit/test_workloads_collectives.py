@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (torch is an extra)
-"""Sizes, groups, numbers and the timed passes of collectives; nothing communicates here."""
+"""Sizes, groups, numbers and the timed steps of collectives; nothing communicates here."""
 
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.unit.test_workloads_dist import GPU, FakeCuda
-from workloads.collectives import Exchange, Numbers, checked, passes, rates_of, table
+from workloads.collectives import Exchange, Numbers, checked, rates_of, steps, table
 from workloads.comm import all_gather, all_reduce, all_to_all, barrier, overlap
 from workloads.dist import Dist, Later, Stopwatch
 from workloads.groups import Group, group_of, partition
@@ -147,8 +147,7 @@ def test_a_step_times_every_size_after_a_meeting_without_waiting_for_the_gpu() -
     def rates(size: int, took: Later) -> dict[str, Later]:
         return rates_of("all_reduce", 4, size, took)
 
-    steps = passes(calls, rates, 2, Stopwatch(GPU, cuda), lambda: order.append("meet"))
-    noted = next(steps)
+    noted = next(steps(calls, rates, 2, Stopwatch(GPU, cuda), lambda: order.append("meet")))
     assert order == ["meet", 1000, 1000, "meet", 5000, 5000]
     assert cuda.num_synchronized == 0
     cuda.synchronize()
@@ -175,8 +174,7 @@ def test_overlap_starts_to_communicate_and_waits_last_all_without_the_host() -> 
         order.append("start")
         return SimpleNamespace(wait=lambda: (order.append("wait"), cuda.launch()))
 
-    steps = overlap.passes(compute, communicate, Stopwatch(GPU, cuda), lambda: None)
-    noted = next(steps)
+    noted = next(overlap.steps(compute, communicate, Stopwatch(GPU, cuda), lambda: None))
     assert order == ["compute", "start", "wait", "start", "compute", "wait"]
     assert cuda.num_synchronized == 0
     cuda.synchronize()

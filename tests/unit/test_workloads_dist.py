@@ -142,6 +142,16 @@ def test_a_part_of_a_step_is_timed_without_waiting() -> None:
     assert took.item() == pytest.approx(0.005)
 
 
+def test_the_time_of_one_call_is_the_mean_of_so_many() -> None:
+    cuda = FakeCuda()
+    took = Stopwatch(GPU, cuda).mean(lambda: (cuda.launch(), cuda.launch()), 4)
+    doubled = took.then(lambda time_s: 2 * time_s)
+    assert cuda.num_synchronized == 0
+    cuda.synchronize()
+    assert took.item() == pytest.approx(0.010)
+    assert doubled.item() == pytest.approx(0.020)
+
+
 def test_the_wall_clock_times_parts_on_the_cpu() -> None:
     watch = Stopwatch(CPU)
     took = watch.since(watch.mark())
@@ -152,15 +162,24 @@ def test_the_wall_clock_times_parts_on_the_cpu() -> None:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
 
 @pytest.mark.usefixtures("alone")
 def test_a_process_alone_needs_no_torchrun() -> None:
     with process_group(cuda=FakeCuda(num_devices=0)) as dist:
         assert (dist.rank, dist.world_size, dist.device_name) == (0, 1, "cpu")
+        assert dist.local_world_size is None
         assert torch.distributed.is_initialized()
         assert dist.init_time_s > 0
     assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.usefixtures("alone")
+def test_torchrun_tells_how_many_ranks_a_node_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    with process_group(cuda=FakeCuda(num_devices=0)) as dist:
+        assert dist.local_world_size == 8
 
 
 @pytest.mark.usefixtures("alone")

@@ -105,12 +105,12 @@ def test_rates_are_work_over_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passes", "expected"),
+    ("steps", "expected"),
     [
-        (lambda call, watch: gemm.passes({(10, 10, 10): call}, 4, watch), 2000 / 0.005),
-        (lambda call, watch: copy.passes({1000: call}, 4, watch), 1000 / 0.005),
+        (lambda call, watch: gemm.steps({(10, 10, 10): call}, 4, watch), 2000 / 0.005),
+        (lambda call, watch: copy.steps({1000: call}, 4, watch), 1000 / 0.005),
         (
-            lambda call, watch: attention.passes(
+            lambda call, watch: attention.steps(
                 SimpleNamespace(batch_size=1, num_heads=1, head_dim=10, repeats=4),
                 {10: call},
                 watch,
@@ -119,9 +119,9 @@ def test_rates_are_work_over_time() -> None:
         ),
     ],
 )
-def test_a_gpu_is_timed_by_its_events_without_waiting(passes: Any, expected: float) -> None:
+def test_a_gpu_is_timed_by_its_events_without_waiting(steps: Any, expected: float) -> None:
     cuda = FakeCuda()
-    noted = next(passes(cuda.launch, Stopwatch(GPU, cuda)))
+    noted = next(steps(cuda.launch, Stopwatch(GPU, cuda)))
     assert cuda.num_synchronized == 0
     cuda.synchronize()
     assert [value.item() for value in noted.values()] == [pytest.approx(expected)]

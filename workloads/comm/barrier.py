@@ -33,7 +33,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
     group = groups.connect(config.group, dist)
     barrier = partial(c10d.barrier, group.handle, device_ids=dist.device_ids)
     check(barrier, group, f"rank {dist.rank}")
-    return passes(barrier, config.repeats, Stopwatch(dist.device), meeting(dist))
+    return steps(barrier, config.repeats, Stopwatch(dist.device), meeting(dist))
 
 
 def check(barrier: Callable[[], object], group: Group, who: str) -> None:
@@ -50,7 +50,7 @@ def check(barrier: Callable[[], object], group: Group, who: str) -> None:
         raise RuntimeError(f"{who}: barrier is wrong: it ended at {num_come} of {expected} ranks")
 
 
-def passes(
+def steps(
     barrier: Callable[[], object], repeats: int, watch: Stopwatch, meet: Callable[[], object]
 ) -> Iterator[Facts]:
     """Steps: each times the barrier, which all reach together."""

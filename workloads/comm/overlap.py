@@ -52,7 +52,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
         call=lambda: at_once(compute, communicate), given=x, result=x, expected=numbers.total()
     )
     checked(both, f"rank {dist.rank}: overlapped all_reduce of {config.message_bytes} bytes")
-    return passes(compute, communicate, Stopwatch(dist.device), meeting(dist))
+    return steps(compute, communicate, Stopwatch(dist.device), meeting(dist))
 
 
 def products(config: Config, dtype: torch.dtype, dist: Dist) -> Callable[[], None]:
@@ -76,7 +76,7 @@ def at_once(compute: Callable[[], None], communicate: Callable[[], c10d.Work]) -
     work.wait()
 
 
-def passes(
+def steps(
     compute: Callable[[], None],
     communicate: Callable[[], c10d.Work],
     watch: Stopwatch,

@@ -41,7 +41,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
         seq_len: both_ways(config, seq_len, dist.device)
         for (seq_len,) in shapes("seq_lens", config.seq_lens, num_dims=1)
     }
-    return passes(config, calls, Stopwatch(dist.device))
+    return steps(config, calls, Stopwatch(dist.device))
 
 
 def both_ways(config: Config, seq_len: int, device: torch.device) -> Callable[[], object]:
@@ -59,7 +59,7 @@ def both_ways(config: Config, seq_len: int, device: torch.device) -> Callable[[]
     return call
 
 
-def passes(
+def steps(
     config: Config, calls: dict[int, Callable[[], object]], watch: Stopwatch
 ) -> Iterator[Facts]:
     """Steps: each times every length."""

@@ -31,7 +31,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
     copies = {size: copy_of(size, source, target) for size in config.sizes()}
     # What only the host does is timed by its own clock.
     device = HOST if config.direction == "host_to_host" else dist.device
-    return passes(copies, config.repeats, Stopwatch(device))
+    return steps(copies, config.repeats, Stopwatch(device))
 
 
 def places(config: Config, device: torch.device) -> tuple[torch.device, torch.device]:
@@ -58,7 +58,7 @@ def room(num_bytes: int, place: torch.device, is_pinned: bool) -> Tensor:
     return torch.ones(num_bytes, dtype=torch.uint8, device=place, pin_memory=pin_memory)
 
 
-def passes(
+def steps(
     copies: dict[int, Callable[[], object]], repeats: int, watch: Stopwatch
 ) -> Iterator[Facts]:
     """Steps: each times every size."""

@@ -35,7 +35,7 @@ def run(config: Config, dist: Dist) -> Iterator[Facts]:
         shape: product(shape, getattr(torch, config.dtype), dist.device)
         for shape in shapes("shapes", config.shapes, num_dims=3)
     }
-    return passes(products, config.repeats, Stopwatch(dist.device))
+    return steps(products, config.repeats, Stopwatch(dist.device))
 
 
 def product(shape: Shape, dtype: torch.dtype, device: torch.device) -> Callable[[], object]:
@@ -47,7 +47,7 @@ def product(shape: Shape, dtype: torch.dtype, device: torch.device) -> Callable[
     return partial(torch.mm, left, right, out=left.new_empty(rows, columns))
 
 
-def passes(
+def steps(
     products: dict[Shape, Callable[[], object]], repeats: int, watch: Stopwatch
 ) -> Iterator[Facts]:
     """Steps: each times every shape."""

@@ -25,10 +25,10 @@ class Config:
 def run(config: Config, dist: Dist) -> Iterator[Facts]:
     """Set up and return the steps. The host's clock tells the time on a GPU, too."""
     x = torch.zeros(1, device=dist.device)
-    return passes(partial(x.add_, 1), config.repeats, Stopwatch(torch.device("cpu")))
+    return steps(partial(x.add_, 1), config.repeats, Stopwatch(torch.device("cpu")))
 
 
-def passes(launch: Callable[[], object], repeats: int, watch: Stopwatch) -> Iterator[Facts]:
+def steps(launch: Callable[[], object], repeats: int, watch: Stopwatch) -> Iterator[Facts]:
     """Steps: each is so many launches."""
     while True:
         yield {"launch_time_s": watch.mean(launch, repeats)}
