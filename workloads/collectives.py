@@ -115,7 +115,7 @@ def check_divides(config: Collective, op: str, num_ranks: int) -> None:
     unit = parts * getattr(torch, config.dtype).itemsize
     if config.min_bytes % unit:
         raise ValueError(
-            f"min_bytes is {config.min_bytes}, which {config.dtype} for {parts} ranks do not fill; "
+            f"min_bytes is {config.min_bytes}; for {op} of {config.dtype} over {num_ranks} ranks "
             f"give a multiple of {unit}"
         )
 
