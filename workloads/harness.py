@@ -17,12 +17,12 @@ import torch
 
 from workloads import flops
 from workloads.dist import Dist, backend_for, clock_for, memory_of, process_group
-from workloads.records import Records
+from workloads.profiling import make_plan, profiled
+from workloads.records import Records, num_profiled_steps
 from workloads.turns import StepSink, Turns
 
 WARMUP_STEPS = 10
 WARMUP_SHARE = 0.1
-
 
 Facts = Mapping[str, Any]
 
@@ -34,6 +34,11 @@ class Workload(Protocol):
     Config: type
 
     def run(self, config: Any, dist: Dist) -> Iterator[Facts]: ...
+
+
+def num_warmup(num_steps: int) -> int:
+    """Steps at the front that do not count: the first max(10, 10 %)."""
+    return max(WARMUP_STEPS, round(WARMUP_SHARE * num_steps))
 
 
 class Meter:
@@ -53,7 +58,7 @@ class Meter:
 
         It is of this rank alone. Verdicts are made from the records.
         """
-        steps = self._steps[max(WARMUP_STEPS, round(WARMUP_SHARE * len(self._steps))) :]
+        steps = self._steps[num_warmup(len(self._steps)) :]
         if not steps:
             return None
         lines = [f"{len(steps)} steps after warm-up, the median of each:"]
@@ -77,7 +82,11 @@ def _rate(steps: Sequence[Facts], work: str) -> float:
 
 
 def measure(workload: Workload, config: Any) -> None:
-    """Run a workload as this rank: environment, set-up, steps, memory, summary."""
+    """Run a workload as this rank: environment, set-up, steps, memory, summary.
+
+    A trial that is profiled ends with its profile: its steps are never timed.
+    """
+    plan = make_plan(num_profiled_steps(), num_warmup(config.steps), config.steps)
     with Records() as records, process_group() as dist:
         name = workload.__name__.removeprefix("workloads.")
         facts = environment(dist, config)
@@ -89,13 +98,15 @@ def measure(workload: Workload, config: Any) -> None:
         records.phase("setup", time.perf_counter() - start)
 
         meter = Meter(records)
-        turns = Turns(config.steps, meter, **clock_for(dist.device))
-        while turns.step():
-            turns.note(**next(steps))
+        turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
+        with profiled(plan, dist.device, records) as step_done:
+            while turns.step():
+                turns.note(**next(steps))
+                step_done()
         if memory := memory_of(dist.device):
             records.memory(**memory)
 
-    if dist.rank == 0 and (summary := meter.summary(facts["peak_flops_per_s"])):
+    if dist.rank == 0 and not plan and (summary := meter.summary(facts["peak_flops_per_s"])):
         print(summary, flush=True)
 
 

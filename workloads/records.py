@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Self
 SCHEMA_VERSION = 1
 KINDS = ("env", "step", "phase", "memory", "static", "summary")
 DIRECTORY_VARIABLE = "PACELINE_RECORDS"
+PROFILE_VARIABLE = "PACELINE_PROFILE"
 
 
 def rank_file(directory: Path, rank: int) -> Path:
@@ -33,16 +34,35 @@ def rank_file(directory: Path, rank: int) -> Path:
     return directory / f"rank-{rank}.jsonl"
 
 
+def trace_file(directory: Path, rank: int) -> Path:
+    """Where the profile of rank `rank` goes: a compressed Chrome trace."""
+    return directory / f"trace-{rank}.json.gz"
+
+
+def num_profiled_steps() -> int:
+    """How many steps are to be profiled after the warm-up, $PACELINE_PROFILE; 0 without it.
+
+    Raises ValueError for what is no number of steps, and where there is no folder for the trace.
+    """
+    text = os.environ.get(PROFILE_VARIABLE, "0")
+    if not text.isdecimal():
+        raise ValueError(f"{PROFILE_VARIABLE} is {text!r}; give the number of steps to profile")
+    if int(text) and not os.environ.get(DIRECTORY_VARIABLE):
+        raise ValueError(f"{PROFILE_VARIABLE} needs {DIRECTORY_VARIABLE}, the folder for the trace")
+    return int(text)
+
+
 class Records:
     """Appends this rank's records. Lines are flushed at once: a killed rank loses at most one."""
 
     def __init__(self, directory: str | None = None, rank: int | None = None) -> None:
         directory = directory or os.environ.get(DIRECTORY_VARIABLE)
+        self.directory = Path(directory) if directory else None
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self._num_steps = 0
         self._file = None
-        if directory:
-            path = rank_file(Path(directory), self.rank)
+        if self.directory:
+            path = rank_file(self.directory, self.rank)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", buffering=1, encoding="utf-8")
             self.write("env", pid=os.getpid(), world_size=int(os.environ.get("WORLD_SIZE", "1")))
