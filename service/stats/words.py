@@ -35,3 +35,8 @@ def listed(numbers: Sequence[int]) -> str:
 def mebibytes(num_bytes: float, sign: str = "") -> str:
     """`64.0 MiB`."""
     return f"{num_bytes / 2**20:{sign},.1f} MiB"
+
+
+def milliseconds(seconds: float, sign: str = "") -> str:
+    """`3.1 ms`."""
+    return f"{1e3 * seconds:{sign},.1f} ms"
