@@ -17,7 +17,7 @@ import torch
 
 from workloads import flops
 from workloads.dist import Dist, backend_for, clock_for, memory_of, process_group
-from workloads.profiling import make_plan, profiled
+from workloads.profiling import Plan, make_plan, profiled
 from workloads.records import Records, num_profiled_steps
 from workloads.turns import StepSink, Turns
 
@@ -82,30 +82,34 @@ def _rate(steps: Sequence[Facts], work: str) -> float:
 
 
 def measure(workload: Workload, config: Any) -> None:
-    """Run a workload as this rank: environment, set-up, steps, memory, summary.
-
-    A trial that is profiled ends with its profile: its steps are never timed.
-    """
+    """Run a workload as this rank, profiled where that is asked for."""
     plan = make_plan(num_profiled_steps(), num_warmup(config.steps), config.steps)
     with Records() as records, process_group() as dist:
-        name = workload.__name__.removeprefix("workloads.")
-        facts = environment(dist, config)
-        records.write("env", workload=name, config=asdict(config), **facts)
-        records.phase("process_group_init", dist.init_time_s)
+        drive(workload, config, dist, records, plan)
 
-        start = time.perf_counter()
-        steps = workload.run(config, dist)
-        records.phase("setup", time.perf_counter() - start)
 
-        meter = Meter(records)
-        turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
-        with profiled(plan, dist.device, records) as step_done:
-            while turns.step():
-                turns.note(**next(steps))
-                step_done()
-        if memory := memory_of(dist.device):
-            records.memory(**memory)
+def drive(workload: Workload, config: Any, dist: Dist, records: Records, plan: Plan | None) -> None:
+    """Write the records of one trial: environment, set-up, steps, memory; print its summary.
 
+    A trial that is profiled ends with its profile, and has no summary: its steps are slower.
+    """
+    name = workload.__name__.removeprefix("workloads.")
+    facts = environment(dist, config)
+    records.write("env", workload=name, config=asdict(config), **facts)
+    records.phase("process_group_init", dist.init_time_s)
+
+    start = time.perf_counter()
+    steps = workload.run(config, dist)
+    records.phase("setup", time.perf_counter() - start)
+
+    meter = Meter(records)
+    turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
+    with profiled(plan, dist.device, records) as step_done:
+        while turns.step():
+            turns.note(**next(steps))
+            step_done()
+    if memory := memory_of(dist.device):
+        records.memory(**memory)
     if dist.rank == 0 and not plan and (summary := meter.summary(facts["peak_flops_per_s"])):
         print(summary, flush=True)
 
