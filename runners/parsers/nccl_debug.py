@@ -1,4 +1,4 @@
-"""What NCCL chose, from what it prints with NCCL_DEBUG=INFO; formats of NCCL 2.4 to 2.27.
+"""What NCCL chose, from what it prints with NCCL_DEBUG=INFO; formats of NCCL 2.10 to 2.27.
 
 Its algorithm for each size is there with NCCL_DEBUG_SUBSYS=INIT,NET,P2P,SHM,TUNING only, from rank
 0, by number until 2.21 and by name since. Lines that several ranks wrote into each other say
