@@ -13,15 +13,14 @@ computation overlap). On the host operators nest: the innermost is what runs, so
 an operator is no computation, and each counts its own time once.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from service.stats.intervals import Interval, common, length, union, without
+from service.stats.nesting import Own, own_times
 from service.stats.trace import Event, Kind, Trace
-
-_OPAQUE = {Kind.DATA, Kind.COLLECTIVE}  # what runs within them on their lane is a part of them
 
 
 class Category(StrEnum):
@@ -49,8 +48,10 @@ class Part:
 class Breakdown:
     """The profiled steps of a rank. `parts` add up to `time_ns`; `operators` explain some of them.
 
-    The operators of category compute are those whose work it was: with a GPU by the time of their
-    kernels. Those of category host are there only with a GPU, by their time on the host.
+    The operators of category compute are those whose work it was: with a GPU by the times of their
+    kernels, which then are the calls. Those of category host are there only with a GPU, by their
+    time on the host. A GPU runs behind its host: its times are of what ran during the steps, its
+    calls those that the steps launched.
     """
 
     num_steps: int
@@ -59,46 +60,42 @@ class Breakdown:
     operators: tuple[Part, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Own:
-    """An event of the host, when it ran itself rather than a child, and what called it."""
-
-    event: Event
-    parent: Event | None
-    intervals: list[Interval]
-
-
 def breakdown(trace: Trace) -> Breakdown:
     """The breakdown of a trace's steps. Raises ValueError where it has none."""
     steps = union((step.start_ns, step.end_ns) for step in trace.steps)
     if not steps:
         raise ValueError("the trace has no step: annotate each as `ProfilerStep#N`")
-    own = list(_own_times(trace.events))
+    own = list(own_times(trace.events))
+    launches = _launches(own)
     return Breakdown(
         num_steps=len(trace.steps),
         time_ns=length(steps),
-        parts=tuple(_parts(trace, own, steps)),
-        operators=tuple(_operators(trace, own, steps)),
+        parts=tuple(_parts(trace, own, launches, steps)),
+        operators=tuple(_operators(trace, own, launches, steps)),
     )
 
 
-def _parts(trace: Trace, own: Sequence[_Own], steps: list[Interval]) -> Iterator[Part]:
+_Launches = Mapping[int | None, Own]
+
+
+def _parts(
+    trace: Trace, own: Sequence[Own], launches: _Launches, steps: Sequence[Interval]
+) -> Iterator[Part]:
     """The categories in order, each with what none before it has claimed."""
-    left = steps
-    starts = _num_calls(trace.events, steps)
+    left = list(steps)
+    collectives = (e for e in trace.events if e.kind in (Kind.COLLECTIVE, Kind.ISSUE))
+    num_calls = Counter(e.name for e in collectives if _is_called_within(steps, e, launches))
     for (category, name), intervals in _claims(trace, own):
         claimed = common(left, union(intervals))
         left = without(left, claimed)
-        yield Part(
-            category=category, name=name, time_ns=length(claimed), num_calls=starts.get(name, 0)
-        )
+        yield Part(category=category, name=name, time_ns=length(claimed), num_calls=num_calls[name])
     yield Part(category=Category.IDLE, time_ns=length(left))
 
 
 _Claim = tuple[tuple[Category, str], list[Interval]]
 
 
-def _claims(trace: Trace, own: Sequence[_Own]) -> Iterator[_Claim]:
+def _claims(trace: Trace, own: Sequence[Own]) -> Iterator[_Claim]:
     """Category and name, and when they ran, in the order of precedence."""
     runs: dict[Kind, list[Interval]] = defaultdict(list)
     for item in own:
@@ -127,29 +124,22 @@ def _collectives(runs: Iterable[tuple[str, list[Interval]]]) -> Iterator[_Claim]
         yield (Category.COMMUNICATION, name), intervals
 
 
-def _num_calls(events: Iterable[Event], steps: Sequence[Interval]) -> dict[str, int]:
-    """How many collectives of each name began within a step."""
-    counts: dict[str, int] = defaultdict(int)
-    for event in events:
-        if event.kind in (Kind.COLLECTIVE, Kind.ISSUE) and _is_within(event, steps):
-            counts[event.name] += 1
-    return counts
-
-
-def _operators(trace: Trace, own: Sequence[_Own], steps: Sequence[Interval]) -> Iterator[Part]:
+def _operators(
+    trace: Trace, own: Sequence[Own], launches: _Launches, steps: Sequence[Interval]
+) -> Iterator[Part]:
     """Operators by name and shapes: what they do on the host, and with a GPU their kernels too."""
     of_host = Category.HOST if trace.has_device else Category.COMPUTE
-    runs = [(of_host, item.event, item.event, item.intervals) for item in own if _computes(item)]
-    launched = _launched(own)
+    operators = [item for item in own if item.event.kind is Kind.OPERATOR]
+    runs = [(of_host, item.event, item.event, item.intervals) for item in operators]
     for event in trace.events:
         if event.kind is Kind.KERNEL:
-            by = launched.get(event.correlation, event)
+            by = _operator_of(event, launches) or event
             runs.append((Category.COMPUTE, by, event, [(event.start_ns, event.end_ns)]))
     rows: dict[tuple[Category, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for category, by, event, intervals in runs:
         row = rows[category, by.name, by.shapes]
         row[0] += length(common(intervals, steps))
-        row[1] += _is_within(event, steps)
+        row[1] += _is_called_within(steps, event, launches)
     for (category, name, shapes), (time_ns, num_calls) in rows.items():
         if time_ns or num_calls:
             yield Part(
@@ -157,65 +147,21 @@ def _operators(trace: Trace, own: Sequence[_Own], steps: Sequence[Interval]) -> 
             )
 
 
-def _computes(item: _Own) -> bool:
-    return item.event.kind is Kind.OPERATOR
+def _launches(own: Sequence[Own]) -> _Launches:
+    """The calls of the device's library, by what correlates them to what they launched."""
+    calls = (item for item in own if item.event.kind is Kind.RUNTIME)
+    return {item.event.correlation: item for item in calls if item.event.correlation is not None}
 
 
-def _launched(own: Sequence[_Own]) -> dict[int | None, Event]:
-    """The operator that launched a kernel, by the correlation of the call."""
-    return {
-        item.event.correlation: item.parent
-        for item in own
-        if item.event.kind is Kind.RUNTIME
-        and item.event.correlation is not None
-        and item.parent is not None
-        and item.parent.kind is Kind.OPERATOR
-    }
+def _operator_of(kernel: Event, launches: _Launches) -> Event | None:
+    """The operator that launched a kernel, if one did."""
+    launch = launches.get(kernel.correlation)
+    parent = launch.parent if launch else None
+    return parent if parent and parent.kind is Kind.OPERATOR else None
 
 
-def _is_within(event: Event, steps: Sequence[Interval]) -> bool:
-    return any(start <= event.start_ns < end for start, end in steps)
-
-
-def _own_times(events: Iterable[Event]) -> Iterator[_Own]:
-    """The host's events, lane by lane."""
-    lanes: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.device is None and event.kind is not Kind.STEP:
-            lanes[event.lane].append(event)
-    for lane in lanes.values():
-        yield from _unnested(lane)
-
-
-def _unnested(lane: Iterable[Event]) -> list[_Own]:
-    """Each event of a lane with the time in which none of its children ran.
-
-    outer ├────┐    ┌────┤     a child that outlasts its parent, by a rounding of the
-    inner      ├────┤          clock, ends with the time of both
-    """
-    found: list[_Own] = []
-    stack: list[_Own] = []
-    now = 0
-
-    def run(until: int) -> None:
-        nonlocal now
-        if now < until:
-            stack[-1].intervals.append((now, until))
-            now = until
-
-    for event in sorted(lane, key=lambda event: (event.start_ns, -event.end_ns)):
-        while stack and stack[-1].event.end_ns <= event.start_ns:
-            run(stack[-1].event.end_ns)
-            stack.pop()
-        if stack and stack[-1].event.kind in _OPAQUE:
-            continue
-        if stack:
-            run(event.start_ns)
-        now = max(now, event.start_ns)
-        item = _Own(event=event, parent=stack[-1].event if stack else None, intervals=[])
-        stack.append(item)
-        found.append(item)
-    while stack:
-        run(stack[-1].event.end_ns)
-        stack.pop()
-    return found
+def _is_called_within(steps: Sequence[Interval], event: Event, launches: _Launches) -> bool:
+    """Whether an event began within a step; on a device, whether it was launched there."""
+    launch = launches.get(event.correlation)
+    called = launch.event if launch and event.device is not None else event
+    return any(start <= called.start_ns < end for start, end in steps)

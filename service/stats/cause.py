@@ -55,8 +55,8 @@ def _contributor(step: StepDifference, sign: int) -> str:
             return f"host: idle device while the host runs, {_more(row)} a step{during}"
         case Category.IDLE:
             return (
-                "host: idle while nothing recorded runs (Python between operators, a sleep), "
-                f"{_more(row)} a step"
+                f"host: idle while nothing recorded runs, {_more(row)} a step: Python between "
+                "operators, or a sleep"
             )
 
 

@@ -92,6 +92,21 @@ def test_with_a_gpu_the_host_counts_where_the_device_is_idle():
     assert operators(found, Category.HOST) == {MM: (28, 1)}
 
 
+def test_a_gpu_runs_behind_but_calls_belong_to_the_step_that_launched_them():
+    found = of(
+        step(0, 10),
+        event(Kind.OPERATOR, MM, 0, 8),
+        event(Kind.RUNTIME, "cudaLaunchKernel", 1, 2, correlation=1),
+        event(Kind.RUNTIME, "cudaLaunchKernel", 5, 6, correlation=2),
+        event(Kind.RUNTIME, "cudaLaunchKernel", 7, 8, correlation=3),
+        event(Kind.KERNEL, "gemm", 6, 12, lane="7", device=0, correlation=1),
+        event(Kind.KERNEL, "gemm", 12, 15, lane="7", device=0, correlation=2),
+        event(Kind.COLLECTIVE, "ncclDevKernel", 15, 20, lane="20", device=0, correlation=3),
+    )
+    assert operators(found, Category.COMPUTE) == {MM: (4, 2)}
+    assert [(p.time_ns, p.num_calls) for p in found.parts if p.name] == [(0, 1)]
+
+
 def test_a_kernel_that_no_operator_launched_has_its_own_name():
     found = of(step(0, 10), event(Kind.KERNEL, "triton_fused", 0, 4, lane="7", device=0))
     assert operators(found, Category.COMPUTE) == {"triton_fused": (4, 1)}

@@ -105,8 +105,8 @@ def test_a_new_operator_and_one_that_is_gone():
         ({"data": 20}, "waiting for data: +10.0 ms a step"),
         (
             {"idle": 25},
-            "host: idle while nothing recorded runs (Python between operators, a sleep), "
-            "+10.0 ms a step",
+            "host: idle while nothing recorded runs, +10.0 ms a step: Python between operators, "
+            "or a sleep",
         ),
     ],
 )
@@ -127,7 +127,7 @@ def test_the_rank_that_does_not_wait_is_the_straggler():
     slow, waiting = rank(*BASE.operators, idle=65), rank(*BASE.operators, reduce=65)
     assert said(BASE, waiting, slow, waiting) == (
         "rank 0 waits 30.0 ms more a step in gloo:all_reduce: rank 1 is the straggler (host: idle "
-        "while nothing recorded runs (Python between operators, a sleep), +30.0 ms a step)"
+        "while nothing recorded runs, +30.0 ms a step: Python between operators, or a sleep)"
     )
     back = cause(difference([waiting, slow], [BASE, BASE]))
     assert back.startswith("rank 0 waits 30.0 ms less a step in gloo:all_reduce: rank 1 was the")
