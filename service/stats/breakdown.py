@@ -49,9 +49,9 @@ class Breakdown:
     """The profiled steps of a rank. `parts` add up to `time_ns`; `operators` explain some of them.
 
     The operators of category compute are those whose work it was: with a GPU by the times of their
-    kernels, which then are the calls. Those of category host are there only with a GPU, by their
-    time on the host. A GPU runs behind its host: its times are of what ran during the steps, its
-    calls those that the steps launched.
+    kernels, which then are the calls. Those of category host are there only with a GPU, by the time
+    in which it was idle while they ran. A GPU runs behind its host: its times are of what ran
+    during the steps, its calls those that the steps launched.
     """
 
     num_steps: int
@@ -67,32 +67,40 @@ def breakdown(trace: Trace) -> Breakdown:
         raise ValueError("the trace has no step: annotate each as `ProfilerStep#N`")
     own = list(own_times(trace.events))
     launches = _launches(own)
+    claims = list(_settled(_claims(trace, own), steps))
+    when = {category: intervals for category, _, intervals in claims}
     return Breakdown(
         num_steps=len(trace.steps),
         time_ns=length(steps),
-        parts=tuple(_parts(trace, own, launches, steps)),
-        operators=tuple(_operators(trace, own, launches, steps)),
+        parts=tuple(_parts(trace, claims, launches, steps)),
+        operators=tuple(_operators(trace, own, launches, steps, when)),
     )
 
 
 _Launches = Mapping[int | None, Own]
+_Claim = tuple[Category, str, list[Interval]]
+_ON_HOST = (Kind.OPERATOR, Kind.ISSUE, Kind.RUNTIME)
 
 
 def _parts(
-    trace: Trace, own: Sequence[Own], launches: _Launches, steps: Sequence[Interval]
+    trace: Trace, claims: Iterable[_Claim], launches: _Launches, steps: Sequence[Interval]
 ) -> Iterator[Part]:
-    """The categories in order, each with what none before it has claimed."""
-    left = list(steps)
+    """Each claim's time, and how often its collective was called."""
     collectives = (e for e in trace.events if e.kind in (Kind.COLLECTIVE, Kind.ISSUE))
     num_calls = Counter(e.name for e in collectives if _is_called_within(steps, e, launches))
-    for (category, name), intervals in _claims(trace, own):
-        claimed = common(left, union(intervals))
-        left = without(left, claimed)
-        yield Part(category=category, name=name, time_ns=length(claimed), num_calls=num_calls[name])
-    yield Part(category=Category.IDLE, time_ns=length(left))
+    for category, name, intervals in claims:
+        time_ns = length(intervals)
+        yield Part(category=category, name=name, time_ns=time_ns, num_calls=num_calls[name])
 
 
-_Claim = tuple[tuple[Category, str], list[Interval]]
+def _settled(claims: Iterable[_Claim], steps: Sequence[Interval]) -> Iterator[_Claim]:
+    """What each claim gets of the steps, after those before it; what is left is idle."""
+    left = list(steps)
+    for category, name, intervals in claims:
+        gets = common(left, union(intervals))
+        left = without(left, gets)
+        yield category, name, gets
+    yield Category.IDLE, "", left
 
 
 def _claims(trace: Trace, own: Sequence[Own]) -> Iterator[_Claim]:
@@ -101,18 +109,17 @@ def _claims(trace: Trace, own: Sequence[Own]) -> Iterator[_Claim]:
     for item in own:
         runs[item.event.kind] += item.intervals
     kernels = [(e.start_ns, e.end_ns) for e in trace.events if e.kind is Kind.KERNEL]
-    computes = kernels if trace.has_device else runs[Kind.OPERATOR]
-    yield (Category.COMPUTE, ""), computes
+    yield Category.COMPUTE, "", kernels if trace.has_device else runs[Kind.OPERATOR]
     yield from _collectives(
         (e.name, [(e.start_ns, e.end_ns)]) for e in trace.events if e.kind is Kind.COLLECTIVE
     )
-    if not trace.has_device:  # there the host does not wait, as a rule
+    if not trace.has_device:  # with a device the host does not wait, as a rule
         yield from _collectives(
             (item.event.name, item.intervals) for item in own if item.event.kind is Kind.ISSUE
         )
-    yield (Category.DATA, ""), runs[Kind.DATA]
+    yield Category.DATA, "", runs[Kind.DATA]
     if trace.has_device:
-        yield (Category.HOST, ""), runs[Kind.OPERATOR] + runs[Kind.ISSUE] + runs[Kind.RUNTIME]
+        yield Category.HOST, "", [each for kind in _ON_HOST for each in runs[kind]]
 
 
 def _collectives(runs: Iterable[tuple[str, list[Interval]]]) -> Iterator[_Claim]:
@@ -121,16 +128,21 @@ def _collectives(runs: Iterable[tuple[str, list[Interval]]]) -> Iterator[_Claim]
     for name, intervals in runs:
         named[name] += intervals
     for name, intervals in named.items():
-        yield (Category.COMMUNICATION, name), intervals
+        yield Category.COMMUNICATION, name, intervals
 
 
 def _operators(
-    trace: Trace, own: Sequence[Own], launches: _Launches, steps: Sequence[Interval]
+    trace: Trace,
+    own: Sequence[Own],
+    launches: _Launches,
+    steps: Sequence[Interval],
+    when: Mapping[Category, Sequence[Interval]],
 ) -> Iterator[Part]:
     """Operators by name and shapes: what they do on the host, and with a GPU their kernels too."""
-    of_host = Category.HOST if trace.has_device else Category.COMPUTE
-    operators = [item for item in own if item.event.kind is Kind.OPERATOR]
-    runs = [(of_host, item.event, item.event, item.intervals) for item in operators]
+    category = Category.HOST if trace.has_device else Category.COMPUTE
+    kinds = _ON_HOST if trace.has_device else (Kind.OPERATOR,)
+    calls = [item for item in own if item.event.kind in kinds]
+    runs = [(category, item.event, item.event, item.intervals) for item in calls]
     for event in trace.events:
         if event.kind is Kind.KERNEL:
             by = _operator_of(event, launches) or event
@@ -138,7 +150,7 @@ def _operators(
     rows: dict[tuple[Category, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for category, by, event, intervals in runs:
         row = rows[category, by.name, by.shapes]
-        row[0] += length(common(intervals, steps))
+        row[0] += length(common(intervals, when[category]))
         row[1] += _is_called_within(steps, event, launches)
     for (category, name, shapes), (time_ns, num_calls) in rows.items():
         if time_ns or num_calls:
