@@ -16,9 +16,16 @@ from typing import Any, Protocol
 import torch
 
 from workloads import flops
-from workloads.dist import Dist, backend_for, clock_for, memory_of, process_group
+from workloads.dist import (
+    Dist,
+    backend_for,
+    clock_for,
+    memory_of,
+    num_profiled_steps,
+    process_group,
+)
 from workloads.profiling import Plan, make_plan, profiled
-from workloads.records import Records, num_profiled_steps
+from workloads.records import Records
 from workloads.turns import StepSink, Turns
 
 WARMUP_STEPS = 10

@@ -39,19 +39,6 @@ def trace_file(directory: Path, rank: int) -> Path:
     return directory / f"trace-{rank}.json.gz"
 
 
-def num_profiled_steps() -> int:
-    """How many steps are to be profiled after the warm-up, $PACELINE_PROFILE; 0 without it.
-
-    Raises ValueError for what is no number of steps, and where there is no folder for the trace.
-    """
-    text = os.environ.get(PROFILE_VARIABLE, "0")
-    if not text.isdecimal():
-        raise ValueError(f"{PROFILE_VARIABLE} is {text!r}; give the number of steps to profile")
-    if int(text) and not os.environ.get(DIRECTORY_VARIABLE):
-        raise ValueError(f"{PROFILE_VARIABLE} needs {DIRECTORY_VARIABLE}, the folder for the trace")
-    return int(text)
-
-
 class Records:
     """Appends this rank's records. Lines are flushed at once: a killed rank loses at most one."""
 

@@ -18,8 +18,8 @@ def cause(difference: Difference) -> str:
     """
     sign = 1 if difference.mean.delta_s >= 0 else -1
     waits_s = [sign * rank.exposed_s for rank in difference.ranks]
-    spread_s = max(waits_s) - min(waits_s)
-    if spread_s > 0 and spread_s >= _STRAGGLING_SHARE * abs(difference.mean.delta_s):
+    alone_s = max(waits_s) - max(min(waits_s), 0.0)  # waiting that grew, and not on every rank
+    if alone_s > 0 and alone_s >= _STRAGGLING_SHARE * abs(difference.mean.delta_s):
         return _straggler(difference, waits_s, sign)
     return _contributor(difference.mean, sign)
 

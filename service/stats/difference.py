@@ -147,13 +147,6 @@ def _rows(
     before, after = _totals(baseline), _totals(candidate)
     for key in dict.fromkeys([*before, *after]):
         old, new = before[key], after[key]
-        shapes = [
-            shape
-            for shape in dict.fromkeys([*old.calls_by_shapes, *new.calls_by_shapes])
-            if shape
-            and old.calls_by_shapes[shape] * num_candidate
-            != new.calls_by_shapes[shape] * num_baseline
-        ]
         yield Row(
             category=key[0],
             name=key[1],
@@ -161,8 +154,16 @@ def _rows(
             candidate_s=_per_step(new.time_ns, num_candidate),
             baseline_calls=old.num_calls / num_baseline,
             candidate_calls=new.num_calls / num_candidate,
-            shapes=tuple(shapes),
+            shapes=tuple(_changed(old, new, num_baseline, num_candidate)),
         )
+
+
+def _changed(old: _Total, new: _Total, num_baseline: int, num_candidate: int) -> Iterator[str]:
+    """The shapes that have more or fewer calls per step than they had."""
+    before, after = old.calls_by_shapes, new.calls_by_shapes
+    for shapes in dict.fromkeys([*before, *after]):
+        if shapes and before[shapes] * num_candidate != after[shapes] * num_baseline:
+            yield shapes
 
 
 def _totals(parts: Iterable[Part]) -> dict[tuple[Category, str], _Total]:
@@ -180,13 +181,9 @@ def _remainders(parts: Sequence[Row], operators: Sequence[Row]) -> Iterator[Row]
         yield Row(
             category=category,
             name=REMAINDER,
-            baseline_s=_rest((r.baseline_s for r in whole), (r.baseline_s for r in known)),
-            candidate_s=_rest((r.candidate_s for r in whole), (r.candidate_s for r in known)),
+            baseline_s=sum(r.baseline_s for r in whole) - sum(r.baseline_s for r in known),
+            candidate_s=sum(r.candidate_s for r in whole) - sum(r.candidate_s for r in known),
         )
-
-
-def _rest(whole: Iterable[float], known: Iterable[float]) -> float:
-    return sum(whole) - sum(known)
 
 
 def _per_step(time_ns: int, num_steps: int) -> float:

@@ -22,7 +22,7 @@ IMPURE = {"sqlalchemy", "time", "datetime", "logging", "os", "random", "secrets"
 GLOBAL_RANDOM = {"np.random", "numpy.random"}
 
 READERS_OF_THE_ENVIRONMENT = {
-    "workloads/dist.py": "RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR",
+    "workloads/dist.py": "where torchrun has put this rank, and the steps to profile",
     "workloads/turns.py": "the turn server's socket, RANK, WORLD_SIZE",
     "workloads/records.py": "the records' folder, RANK, WORLD_SIZE",
     "runners/variables.py": "passes allow-listed parts on to what a worker starts",

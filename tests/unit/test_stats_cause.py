@@ -133,6 +133,13 @@ def test_the_rank_that_does_not_wait_is_the_straggler():
     assert back.startswith("rank 0 waits 30.0 ms less a step in gloo:all_reduce: rank 1 was the")
 
 
+def test_waiting_that_only_ended_makes_no_straggler():
+    waited = rank(*BASE.operators, reduce=65)
+    slow = rank(operator(MM, 92, 4, "8x8, 8x8"), operator("aten::add", 6, 2), compute=100)
+    sentence = cause(difference([waited, BASE], [slow, slow]))
+    assert sentence == "aten::mm: slower, +40.0 ms a step in as many calls"
+
+
 @pytest.mark.parametrize("ranks", [([BASE], [BASE, BASE]), ([], [])])
 def test_sides_of_different_sizes_are_refused(ranks):
     with pytest.raises(ValueError, match="profile every rank of both at one world size"):
