@@ -53,6 +53,8 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
         names = "stages x replicas x shards x tensor"
         raise ValueError(f"{names} are {product}, which is not {dist.world_size} ranks")
     tensor_parallel.refuse(config, config.tensor)
+    if config.stages > 1:
+        pipeline.refuse(config, config.stages)
     mesh = dist.mesh(**config.axes)
     replica = mesh["replicate"].get_local_rank() * config.shards + mesh["shard"].get_local_rank()
     if config.stages == 1:
@@ -61,7 +63,6 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
         return Parallel(
             model=model, both_ways=both_ways, replica=replica, ranks_per_replica=config.tensor
         )
-    pipeline.refuse(config, config.stages)
     stage = mesh["stage"]
     pipe = pipeline.Pipe(rank=stage.get_local_rank(), size=config.stages, group=stage.get_group())
     stages = nn.ModuleList(
