@@ -36,8 +36,12 @@ class Dist:
 
     def replicated(self, model: nn.Module, **options: Any) -> nn.Module:
         """The model with its gradients averaged over all ranks, bucket by bucket."""
-        device_ids = None if self.device.index is None else [self.device.index]
-        return DistributedDataParallel(model, device_ids=device_ids, **options)
+        return DistributedDataParallel(model, device_ids=self.device_ids, **options)
+
+    @property
+    def device_ids(self) -> list[int] | None:
+        """What torch wants where it asks for devices: this rank's GPU, None on the CPU."""
+        return None if self.device.index is None else [self.device.index]
 
     def mesh(self, **sizes: int) -> DeviceMesh:
         """All ranks as a mesh of axes by name, the innermost last."""

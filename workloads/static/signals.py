@@ -1,6 +1,6 @@
 """The cost signals of one step of a training workload, the same at every repetition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import (
 
 from workloads.recipe import Training
 from workloads.static.counts import Counts
+from workloads.static.graph import num_graph_breaks
 from workloads.static.memory import Memory
 from workloads.static.world import fake_world
 
@@ -37,10 +38,13 @@ def signals(workload: Any, config: Any, world_size: int, rank: int = 0) -> Signa
                 training.step(window_BT)
             with Counts() as counts:
                 training.step(window_BT)
+            del training  # the model is made once more, by itself
+            num_breaks = num_graph_breaks(replace(config, compile=False), dist)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         detail = "pipelines, experts and models that look at values cannot be counted"
         raise ValueError(f"a step depends on the data of a tensor ({error}): {detail}") from error
-    return Signals(metrics=_metrics(counts, memory), operators=dict(counts.operators))
+    metrics = _metrics(counts, memory) | {"static_num_graph_breaks": num_breaks}
+    return Signals(metrics=metrics, operators=dict(counts.operators))
 
 
 def _metrics(counts: Counts, memory: Memory) -> dict[str, int]:
