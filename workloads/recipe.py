@@ -7,7 +7,7 @@ batches come round again and again: no data loading is measured. B batch, T sequ
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import cycle
 from typing import Annotated, Any, Literal
@@ -34,6 +34,7 @@ class Recipe:
     model: Annotated[str, "preset of models/decoder.py, or your own as package.module:build"] = (
         "small"
     )
+    num_layers: Annotated[int, "blocks, 0 for those of the preset"] = 0
     seq_len: Annotated[int, "tokens per sequence"] = 128
     batch_size: Annotated[int, "sequences per rank and step"] = 4
     accumulate: Annotated[int, "parts of a batch whose gradients are added up"] = 1
@@ -164,7 +165,8 @@ def sizes_of(config: Recipe) -> DecoderConfig:
     """Sizes of the preset. Raises ValueError for a model that is none."""
     if config.model not in PRESETS:
         raise ValueError(f"model {config.model!r} is no preset; there are {', '.join(PRESETS)}")
-    return PRESETS[config.model]
+    preset = PRESETS[config.model]
+    return replace(preset, num_layers=config.num_layers) if config.num_layers else preset
 
 
 def flops_of(config: Recipe, decoder: Any) -> int | None:

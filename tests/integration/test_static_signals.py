@@ -1,6 +1,7 @@
 """Counts of small models are exact: against formulas, torch's own tracker, and changes put in."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from workloads.dist import Dist
 from workloads.models.decoder import PRESETS, Decoder
 from workloads.recipe import Training
 from workloads.static.__main__ import main
+from workloads.static.layouts import ranked
 from workloads.static.memory import Memory
 from workloads.static.signals import signals
 from workloads.training import ddp, expert_parallel, fsdp, hybrid, pipeline, single, tensor_parallel
@@ -211,6 +213,22 @@ def test_a_step_that_really_communicates_counts_the_same(mode: str) -> None:
     kinds = {name.partition("@")[2] for name in found if name.startswith("static_num_collectives@")}
     assert num_collectives == {kind: found[f"static_num_collectives@{kind}"] for kind in kinds}
     assert collective_bytes == {kind: found[f"static_collective_bytes@{kind}"] for kind in kinds}
+
+
+def test_layouts_are_counted_by_a_straight_line_and_ranked() -> None:
+    config = hybrid.Config(**{**SIZES, "batch_size": 1}, num_layers=8)
+    found = ranked(config, 4, memory_bytes=math.inf)
+    assert len(found) == 5, "4 = 1 x 4 = 2 x 2 = 4 x 1 by data, the latter two by 2 tensors, too"
+    moved = [one.communicated_bytes for one in found]
+    assert moved == sorted(moved)
+    for one in found:
+        sizes = {"replicas": one.replicas, "shards": one.shards, "tensor": one.tensor}
+        options = {**sizes, "stages": 1, "batch_size": one.tensor, "num_layers": 8}
+        direct = counted(hybrid, 4, **options)
+        assert one.flops == direct["static_flops"]
+        assert one.peak_bytes == direct["static_peak_bytes"]
+    smallest = min(one.peak_bytes for one in found)
+    assert ranked(config, 4, memory_bytes=smallest)[0].peak_bytes == smallest
 
 
 @pytest.mark.slow
