@@ -31,6 +31,13 @@ class Intent(StrEnum):
     EVALUATE = "evaluate"
 
 
+class Kind(StrEnum):
+    """How a case is examined."""
+
+    MEASURED = "measured"  # run in pairs
+    STATIC = "static"  # counted in one process, without running it
+
+
 class Arrangement(StrEnum):
     """How the two sides of a pair share the machine."""
 
@@ -148,13 +155,14 @@ class SideSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What one pair measures. Exactly one of `script` and `workload` is set.
+    """What is examined on both sides. Exactly one of `script` and `workload` is set.
 
     `warmup_steps` None means the default: the first max(10 steps, 10 %).
     """
 
     name: str
     world_size: int
+    kind: Kind = Kind.MEASURED
     script: str | None = None
     workload: str | None = None
     arguments: tuple[str, ...] = ()
@@ -164,18 +172,24 @@ class Case:
     timeout_s: float = 600.0
 
     @property
+    def num_processes(self) -> int:
+        """How many a trial starts; a static one of whatever world size is a single process."""
+        return 1 if self.kind is Kind.STATIC else self.world_size
+
+    @property
     def key(self) -> str:
         """Content hash of what is measured: equal keys may be compared.
 
-        The name and the time limit are not part of it.
+        The name and the time limit are not part of it. Nor is the default kind, which keys were
+        made without before there was another.
         """
-        left_out = ("name", "timeout_s")
+        left_out = ["name", "timeout_s", *(["kind"] if self.kind is Kind.MEASURED else [])]
         return content_hash({k: v for k, v in asdict(self).items() if k not in left_out})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """How one metric is judged. `min_effect` is δ, a fraction: 0.02 means 2 %."""
+    """How one metric is judged. `min_effect` is δ, a fraction: 0.02 means 2 %; 0 only of counts."""
 
     min_effect: float
     gate: bool
@@ -220,11 +234,12 @@ def policy_from_json(value: Mapping[str, Any]) -> Policy:
 
 
 def case_from_json(value: Mapping[str, Any]) -> Case:
-    """Case from what `asdict` made of it."""
+    """Case from what `asdict` made of it; one stored before there were kinds was measured."""
     arrangement = value["arrangement"]
     return Case(
         **{
             **value,
+            "kind": Kind(value.get("kind", Kind.MEASURED)),
             "arguments": tuple(value["arguments"]),
             "arrangement": None if arrangement is None else Arrangement(arrangement),
         }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from service.domain import LOOKS, Arrangement, Case, Policy, Rule
+from service.domain import LOOKS, Arrangement, Case, Kind, Policy, Rule
 from service.errors import ManifestError, Refused
-from service.metrics import METRICS, Method, find
+from service.metrics import METRICS, Method, find, metric_named
 from service.yaml_tree import Complaint, load, locate, unusable
 
 FILE_NAME = "paceline.yml"
@@ -47,9 +47,12 @@ def _judged(name: str) -> str:
     return name
 
 
+_FRACTION = "expected a fraction between 0 and 1; 0.02 means 2 %"
+
+
 def _fraction(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError("expected a fraction between 0 and 1; 0.02 means 2 %")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(_FRACTION)
     return float(value)
 
 
@@ -88,7 +91,7 @@ class CaseEntry(_Strict):
     """One entry of `cases:`; each of its world sizes is one case."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-    kind: Literal["measured"] = "measured"
+    kind: Annotated[Kind, Field(strict=False)] = Kind.MEASURED
     script: Annotated[str, AfterValidator(_in_repository)] | None = None
     workload: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_0-9]+)+$")] | None = None
     args: list[str] = []
@@ -105,6 +108,16 @@ class CaseEntry(_Strict):
             raise ValueError("name either a script: or a workload:, and only one of them")
         if self.script is not None and self.options:
             raise ValueError("with: belongs to a workload; give a script its args:")
+        return self
+
+    @model_validator(mode="after")
+    def _runnable(self) -> "CaseEntry":
+        if self.kind is Kind.STATIC:
+            if self.script is not None:
+                raise ValueError("a static case counts what a workload: would do; name one")
+            for name in ("arrangement", "warmup_steps"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"a static case runs no steps; remove {name}:")
         return self
 
 
@@ -141,6 +154,10 @@ class _Document(_Strict):
             for number, member in enumerate(members):
                 if member not in names:
                     yield ("suites", suite, number), f"{member!r} is no case; known: {names}"
+        for name, rule in self.policy.metrics.items():
+            if rule.min_effect == 0 and metric_named(name).method is not Method.COUNTED:
+                detail = f"{_FRACTION}. What is measured always varies; only counts may have 0"
+                yield ("policy", "metrics", name, "min_effect"), detail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +192,13 @@ class Manifest:
         }
         return replace(self, entries=entries, suites=suites)
 
-    def select(self, *, suite: str | None, names: Sequence[str] | None) -> list[Case]:
-        """Cases of a suite or of named entries, each once.
+    def select(
+        self, *, suite: str | None, names: Sequence[str] | None, kind: Kind | None = None
+    ) -> list[Case]:
+        """Cases of a suite or of named entries, each once; of one kind, where one is given.
 
         By default those of the suite `default`, or all. Raises Refused where the suite or an entry
-        does not exist.
+        does not exist, or no case is left.
         """
         if names:
             chosen = list(names)
@@ -192,7 +211,11 @@ class Manifest:
             if name not in self.entries:
                 known = ", ".join(self.entries)
                 raise Refused("cases", f"{FILE_NAME} has no case {name!r}; it has: {known}.")
-        return [case for name in dict.fromkeys(chosen) for case in self.entries[name]]
+        cases = [case for name in dict.fromkeys(chosen) for case in self.entries[name]]
+        found = [case for case in cases if kind is None or case.kind is kind]
+        if not found:
+            raise Refused("kind", f"None of these is a {kind} case: {', '.join(chosen)}.")
+        return found
 
 
 def parse(text: str, source: str = FILE_NAME) -> Manifest:
@@ -244,6 +267,7 @@ def _cases(entry: CaseEntry) -> list[Case]:
             world_size=world_size,
             script=entry.script,
             workload=entry.workload,
+            kind=entry.kind,
             arguments=(*options, *entry.args),
             threads_per_rank=entry.threads_per_rank,
             warmup_steps=entry.warmup_steps,

@@ -1,7 +1,8 @@
 """Every metric we know: its unit, which direction is better, and the rule that judges it.
 
 A metric of many sizes is a family: `busbw_bytes_per_s@1048576` is its member for 1 MiB, judged by
-itself, for a mean over sizes would say nothing of any.
+itself, for a mean over sizes would say nothing of any. So is one of many kinds:
+`static_num_collectives@all_gather`.
 """
 
 import re
@@ -21,6 +22,7 @@ class Method(StrEnum):
     """How two sides are compared on a metric."""
 
     PAIRED = "paired"  # noisy: sequential tests on the log ratio of pairs
+    COUNTED = "counted"  # exact: any change is a change
     EXACT = "exact"  # near-deterministic: a threshold on the medians of solo trials
     RECORDED = "recorded"  # shown, never judged
 
@@ -51,9 +53,29 @@ class Metric:
         return self.name.partition("@")[0]
 
     @property
+    def is_static(self) -> bool:
+        """Whether it is counted without running anything: of static cases, and of them alone."""
+        return self.name.startswith("static_")
+
+    @property
     def worse_sign(self) -> int:
         """+1 where a larger value is worse, -1 where a smaller one is."""
         return 1 if self.better is Better.LOWER else -1
+
+
+def _static(
+    name: str, title: str, unit: str, meaning: str, method: Method = Method.COUNTED
+) -> Metric:
+    """A metric of static cases: fewer is better, and by default a single one more is a change."""
+    return Metric(
+        name=name,
+        title=title,
+        unit=unit,
+        better=Better.LOWER,
+        method=method,
+        meaning=meaning,
+        min_effect=0.0,
+    )
 
 
 _ALL = (
@@ -352,6 +374,33 @@ _ALL = (
         method=Method.RECORDED,
         meaning="Uncorrected ECC errors during the trial, over all GPUs.",
     ),
+    _static("static_flops", "FLOPs", "FLOP", "Operations of a step of one rank."),
+    _static(
+        "static_collective_bytes",
+        "Collective bytes",
+        "bytes",
+        "Bytes that one rank gives to the collectives of a step, by their kind.",
+    ),
+    _static(
+        "static_num_collectives",
+        "Collectives",
+        "",
+        "Collectives that one rank takes part in per step, by their kind.",
+    ),
+    _static(
+        "static_peak_bytes",
+        "Predicted peak memory",
+        "bytes",
+        "Most that the tensors of one rank hold at once; by category, what they hold then.",
+    ),
+    _static("static_num_graph_breaks", "Graph breaks", "", "Graph breaks of torch.compile."),
+    _static(
+        "static_num_operators",
+        "Operators",
+        "",
+        "Operators that one rank calls per step.",
+        Method.RECORDED,
+    ),
 )
 
 METRICS = {metric.name: metric for metric in _ALL}
@@ -385,7 +434,7 @@ def covered_by(name: str) -> set[str]:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Metrics in the order of the table, members of a family by size, each once."""
+    """Metrics in the order of the table, members of a family by size or name, each once."""
 
     def place(name: str) -> tuple[int, int, str]:
         family, _, parameter = name.partition("@")
@@ -396,9 +445,9 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def _shown(parameter: str) -> str:
-    """`1 MiB` for 1048576; a parameter that is no size as it stands."""
+    """`1 MiB` for 1048576, `all gather` for all_gather."""
     if not parameter.isdecimal():
-        return parameter
+        return parameter.replace("_", " ")
     size = int(parameter)
     for unit_size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size and size % unit_size == 0:

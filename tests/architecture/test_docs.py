@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from service import manifest
 from service.config import Settings
-from service.domain import Arrangement, Intent, Scope, Verdict
+from service.domain import Arrangement, Intent, Kind, Scope, Verdict
 from service.metrics import METRICS
 from tests.architecture.source import ROOT, plugins
 
@@ -64,8 +64,8 @@ def test_every_verdict_is_in_the_glossary(verdict: Verdict):
     assert verdict in rows("glossary.md")
 
 
-@pytest.mark.parametrize("word", [*Intent, *Arrangement, *Scope])
-def test_every_intent_arrangement_and_scope_is_in_the_glossary(word: str):
+@pytest.mark.parametrize("word", [*Intent, *Arrangement, *Kind, *Scope])
+def test_every_intent_arrangement_kind_and_scope_is_in_the_glossary(word: str):
     assert f"`{word}`" in text("glossary.md")
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from service import domain
-from service.domain import LOOKS, Arrangement, Policy, Rule, Status, Verdict
+from service.domain import LOOKS, Arrangement, Kind, Policy, Rule, Status, Verdict
 from service.metrics import METRICS, Method
 from tests import factories
 
@@ -25,6 +25,7 @@ def test_the_name_of_a_case_is_not_part_of_its_key():
         {"threads_per_rank": 2},
         {"warmup_steps": 5},
         {"arrangement": Arrangement.ABBA},
+        {"kind": Kind.STATIC},
     ],
 )
 def test_everything_else_is(other: dict[str, object]):
@@ -35,8 +36,28 @@ def test_the_time_limit_is_not_part_of_it():
     assert factories.case(timeout_s=60.0).key == factories.case(timeout_s=90.0).key
 
 
-def test_a_case_survives_json():
-    case = factories.case(arguments=("--lr", "0.1"), arrangement=Arrangement.ABBA, warmup_steps=3)
+def test_the_key_of_a_measured_case_is_what_it_was_before_there_were_kinds():
+    spec = asdict(factories.case())
+    left = {name: spec[name] for name in spec if name not in ("name", "timeout_s", "kind")}
+    assert factories.case().key == domain.content_hash(left)
+
+
+def test_a_case_stored_before_there_were_kinds_is_measured():
+    spec = asdict(factories.case())
+    del spec["kind"]
+    assert domain.case_from_json(spec) == factories.case()
+
+
+@pytest.mark.parametrize(("kind", "num_processes"), [(Kind.MEASURED, 64), (Kind.STATIC, 1)])
+def test_of_a_static_case_one_process_runs(kind: Kind, num_processes: int):
+    assert factories.case(world_size=64, kind=kind).num_processes == num_processes
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_case_survives_json(kind: Kind):
+    case = factories.case(
+        arguments=("--lr", "0.1"), arrangement=Arrangement.ABBA, warmup_steps=3, kind=kind
+    )
     again = domain.case_from_json(json.loads(json.dumps(asdict(case))))
     assert again == case
     assert again.key == case.key

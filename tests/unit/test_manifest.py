@@ -3,7 +3,7 @@
 import pytest
 
 from service import manifest
-from service.domain import Arrangement, Rule
+from service.domain import Arrangement, Kind, Rule
 from service.errors import ManifestError, Refused
 
 WHOLE = """\
@@ -136,7 +136,7 @@ def test_what_is_no_document(text: str, line: int, field: str, words: str):
         ("version: 1\ncases:\n  - {name: a}", 3, "cases.0", "either a script: or a workload:"),
         (SMALL % ", workload: training.ddp", 3, "cases.0", "only one of them"),
         (SMALL % ", with: {a: 1}", 3, "cases.0", "belongs to a workload"),
-        (SMALL % ",\n     kind: guessed", 4, "cases.0.kind", "measured"),
+        (SMALL % ",\n     kind: guessed", 4, "cases.0.kind", "'measured' or 'static'"),
         (SMALL % ", args: [--steps, 400]", 3, "cases.0.args.1", "valid string; quote it"),
         (SMALL % ', args: [!!binary "AA=="]', 3, "cases.0.args.0", "valid string"),
         (SMALL % ", args: [für\ufffd]", 3, "cases.0.args.0", "no UTF-8"),
@@ -217,6 +217,51 @@ def test_errors_name_line_and_field(text: str, line: int, field: str, words: str
     assert (error.value.line, error.value.field) == (line, field)
     assert words in error.value.detail
     assert f"paceline.yml of 1a2b, line {line}, {field}: " in error.value.detail
+
+
+STATIC = "version: 1\ncases:\n  - {name: a, kind: static, workload: training.fsdp%s}\n"
+
+
+def test_a_static_case_is_of_any_world_size():
+    (case,) = manifest.parse(STATIC % ", with: {model: 8b}, world_sizes: [64]").entries["a"]
+    assert (case.kind, case.world_size, case.num_processes) == (Kind.STATIC, 64, 1)
+    assert case.arguments == ("--model=8b",)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (", arrangement: abba", "runs no steps; remove arrangement:"),
+        (", warmup_steps: 5", "runs no steps; remove warmup_steps:"),
+    ],
+)
+def test_a_static_case_runs_nothing(more: str, words: str):
+    with pytest.raises(ManifestError, match=words) as error:
+        manifest.parse(STATIC % more)
+    assert error.value.field == "cases.0"
+
+
+def test_a_static_case_is_no_script_s():
+    with pytest.raises(ManifestError, match="what a workload: would do"):
+        manifest.parse(SMALL % ", kind: static")
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_selecting_one_kind(kind: Kind):
+    text = STATIC.replace("cases:", "cases:\n  - {name: b, script: train.py}") % ""
+    (case,) = manifest.parse(text).select(suite=None, names=None, kind=kind)
+    assert case.kind is kind
+
+
+def test_a_kind_that_no_case_is_of():
+    with pytest.raises(Refused, match="None of these is a static case: a") as error:
+        manifest.parse(ONE).select(suite=None, names=None, kind=Kind.STATIC)
+    assert error.value.field == "kind"
+
+
+def test_a_count_may_be_judged_to_the_last_digit():
+    text = STATIC % "" + "policy: {metrics: {static_flops: {min_effect: 0}}}"
+    assert manifest.parse(text).policy.metrics["static_flops"].min_effect == 0.0
 
 
 @pytest.mark.parametrize("effect", ["2", "1", "0", "-0.02", "true", "2%", "'0.02'", ".nan", "[1]"])

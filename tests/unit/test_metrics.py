@@ -1,6 +1,6 @@
 import pytest
 
-from service.metrics import METRICS, Better, covered_by, find, metric_named, ordered
+from service.metrics import METRICS, Better, Method, covered_by, find, metric_named, ordered
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,18 @@ def test_a_member_of_a_family_is_titled_by_its_size(parameter: str, shown: str) 
     assert member.title == f"Bus bandwidth, {shown}"
     assert (member.name, member.family) == (name, "busbw_bytes_per_s")
     assert member.better is Better.HIGHER
+
+
+def test_a_kind_is_told_in_words() -> None:
+    member = metric_named("static_num_collectives@reduce_scatter")
+    assert member.title == "Collectives, reduce scatter"
+
+
+def test_counts_belong_to_static_cases_alone() -> None:
+    for metric in METRICS.values():
+        assert metric.is_static or metric.method is not Method.COUNTED
+        assert (metric.min_effect == 0) == metric.is_static
+    assert metric_named("static_peak_bytes@activations").is_static
 
 
 @pytest.mark.parametrize(
