@@ -11,9 +11,9 @@ is to call `compare` without it, which replays the looks.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.domain import Policy, Verdict
+from service.domain import Kind, Policy, Verdict
 from service.metrics import Method, metric_named, ordered
-from service.stats.comparison import MetricComparison, is_settled, unmeasured
+from service.stats.comparison import MetricComparison, expected, is_settled, unmeasured
 from service.stats.family import benjamini_hochberg, holm
 from service.stats.looks import ALPHA_CHANGE, ALPHA_NO_CHANGE, CHANGES, Look, Plan, mean_of
 from service.stats.pairs import PairEffects
@@ -44,7 +44,9 @@ def compare(
     equal parts (Bonferroni over the cases, Holm within each).
     """
     if not pairs:
-        return unmeasured(Verdict.INCONCLUSIVE, "There is no valid pair yet.", policy)
+        nothing = "There is no valid pair yet."
+        names = expected(policy, Kind.MEASURED)
+        return unmeasured(Verdict.INCONCLUSIVE, nothing, policy, names)
     tracks = _tracks(pairs, policy)
     for pair in pairs:
         for track in tracks:

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.domain import Policy, Verdict
-from service.metrics import ordered
+from service.domain import Kind, Policy, Verdict
+from service.metrics import metric_named, ordered
 from service.stats.looks import Look
+
+# What a case of a kind always tells, whatever the policy says.
+_FIRST = {Kind.MEASURED: "step_time_s", Kind.STATIC: "static_flops"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +44,21 @@ def is_settled(comparisons: Iterable[MetricComparison]) -> bool:
     return bool(gating) and all(c.verdict is not Verdict.INCONCLUSIVE for c in gating)
 
 
-def unmeasured(
-    verdict: Verdict,
-    reason: str,
-    policy: Policy,
-    metrics: Sequence[str] | None = None,
-) -> list[MetricComparison]:
-    """One comparison per metric that says why there is no measurement.
+def expected(policy: Policy, kind: Kind) -> list[str]:
+    """Metrics that a case of this kind is judged on at least: its first, and what policy names."""
+    named = [name for name in policy.metrics if is_of(kind, name)]
+    return ordered([*named, _FIRST[kind]])
 
-    Without `metrics`: those the policy names, and the step time.
-    """
-    if metrics is None:
-        metrics = ordered({*policy.metrics, "step_time_s"})
+
+def is_of(kind: Kind, metric: str) -> bool:
+    """Whether a case of this kind has this metric."""
+    return metric_named(metric).is_static is (kind is Kind.STATIC)
+
+
+def unmeasured(
+    verdict: Verdict, reason: str, policy: Policy, metrics: Sequence[str]
+) -> list[MetricComparison]:
+    """One comparison per metric that says why there is no measurement."""
     rules = {name: policy.rule(name) for name in metrics}
     return [
         MetricComparison(

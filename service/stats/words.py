@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 
+_BINARY = (1024, ("", "Ki", "Mi", "Gi", "Ti"), "B")
+_DECIMAL = (1000, ("", "k", "M", "G", "T", "P"))
+
 
 def percent(log_ratio: float) -> str:
     """A log ratio as a signed change: `+10.2 %`, with two decimals below 1 %."""
@@ -30,6 +33,31 @@ def listed(numbers: Sequence[int]) -> str:
     """`3, 5 and 8`."""
     *head, last = [str(number) for number in numbers]
     return f"{', '.join(head)} and {last}" if head else last
+
+
+def quantity(value: float, unit: str) -> str:
+    """A count in a unit for people: `65`, `27.96 GiB`, `215.2 TFLOP`."""
+    if not unit:
+        return f"{value:,.0f}"
+    base, prefixes, short = _BINARY if unit == "bytes" else (*_DECIMAL, unit)
+    prefix, *larger = prefixes
+    while larger and abs(value) >= base:
+        value /= base
+        prefix, *larger = larger
+    return f"{value:.4g} {prefix}{short}" if abs(value) < 1e4 else f"{value:,.0f} {prefix}{short}"
+
+
+def quantities(before: int, after: int, unit: str) -> tuple[str, str]:
+    """Two counts; to the last digit where rounding would hide that they differ."""
+    told = quantity(before, unit), quantity(after, unit)
+    if before != after and told[0] == told[1]:
+        return f"{before:,} {unit}", f"{after:,} {unit}"
+    return told
+
+
+def change(difference: int, unit: str) -> str:
+    """A difference of counts: `+1`, `-12.5 MiB`."""
+    return f"{'+' if difference > 0 else ''}{quantity(difference, unit)}"
 
 
 def mebibytes(num_bytes: float, sign: str = "") -> str:

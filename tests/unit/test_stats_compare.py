@@ -4,8 +4,9 @@ import math
 import pytest
 from scipy import stats
 
-from service.domain import LOOKS, Policy, Rule, Verdict
+from service.domain import LOOKS, Kind, Policy, Rule, Verdict
 from service.stats.compare import compare, is_settled, unmeasured
+from service.stats.comparison import expected
 from service.stats.pairs import PairEffects
 from service.stats.spending import levels, sequential_p
 
@@ -302,11 +303,12 @@ def test_nothing_is_settled_without_a_gating_metric():
 
 def test_unmeasured_covers_what_the_policy_names():
     policy = Policy(metrics={"tokens_per_s": Rule(min_effect=0.03, gate=False)})
-    comparisons = unmeasured(Verdict.BROKEN, "The candidate ran out of memory twice.", policy)
+    names = expected(policy, Kind.MEASURED)
+    comparisons = unmeasured(Verdict.BROKEN, "The candidate ran out of memory.", policy, names)
     assert [item.metric for item in comparisons] == ["step_time_s", "tokens_per_s"]
     assert [item.is_gating for item in comparisons] == [True, False]
     assert {item.verdict for item in comparisons} == {Verdict.BROKEN}
-    assert comparisons[0].reasons == ("The candidate ran out of memory twice.",)
+    assert comparisons[0].reasons == ("The candidate ran out of memory.",)
     assert is_settled(comparisons)
 
 

@@ -2,7 +2,15 @@ import math
 
 import pytest
 
-from service.stats.words import count, fraction_percent, listed, mebibytes, p_value, percent
+from service.stats.words import (
+    count,
+    fraction_percent,
+    listed,
+    mebibytes,
+    p_value,
+    percent,
+    quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +46,20 @@ def test_counts_and_lists():
 
 def test_mebibytes():
     assert mebibytes(-(2**31), sign="+") == "-2,048.0 MiB"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (65, "", "65"),
+        (1345, "", "1,345"),
+        (0, "bytes", "0 B"),
+        (2**30, "bytes", "1 GiB"),
+        (30_020_000_000, "bytes", "27.96 GiB"),
+        (-(2**20), "bytes", "-1 MiB"),
+        (215_200_000_000_000, "FLOP", "215.2 TFLOP"),
+        (2 * 10**19, "FLOP", "20,000 PFLOP"),
+    ],
+)
+def test_counts_in_a_unit_for_people(value: int, unit: str, text: str):
+    assert quantity(value, unit) == text
