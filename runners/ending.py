@@ -14,7 +14,7 @@ _UNPRINTABLE = re.compile("[\0-\x08\x0e-\x1f\ud800-\udfff]")
 
 
 def exit_code(outcome: Outcome, report: torchrun.Parsed) -> int | None:
-    """Of the rank that failed first, else of the launcher; negative for a signal."""
+    """Of the rank that failed first, else of the whole trial; negative for a signal."""
     return outcome.exit_code if report.exit_code is None else report.exit_code
 
 
@@ -40,7 +40,7 @@ def failure(outcome: Outcome, log: str, report: torchrun.Parsed) -> Failure | No
 
 def _exited(outcome: Outcome, log: str, report: torchrun.Parsed) -> Failure:
     code = exit_code(outcome, report)
-    who = "The launcher" if report.rank is None else f"Rank {report.rank}"
+    who = "It" if report.rank is None else f"Rank {report.rank}"
     if report.is_out_of_memory:
         detail = f"{who} ran out of memory."
         return Failure(reason=FailureReason.OUT_OF_MEMORY, detail=detail)
@@ -50,7 +50,7 @@ def _exited(outcome: Outcome, log: str, report: torchrun.Parsed) -> Failure:
     how = (
         f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with {code}"
     )
-    words = last_words(log, report.rank)
+    words = last_words(log, report.rank) or ("" if report.rank is not None else _last_line(log))
     if "No module named 'workloads" in words:
         words += " (The project has a `workloads` of its own: vendor turns.py and records.py.)"
     return Failure(reason=FailureReason.CRASHED, detail=f"{who} {how}. {words}".rstrip())
@@ -64,5 +64,14 @@ def last_words(log: str, rank: int | None) -> str:
     program = log.partition("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")[0]
     for found in _EXCEPTION.finditer(program):
         if "[rank" not in found["whose"] or rank is None or f"[rank{rank}]" in found["whose"]:
-            return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", found["words"][:300])
+            return _printable(found["words"])
     return ""
+
+
+def _last_line(log: str) -> str:
+    """What a program says as it ends by itself, without a traceback."""
+    return _printable(log.rstrip().rpartition("\n")[2])
+
+
+def _printable(text: str) -> str:
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text[:300])

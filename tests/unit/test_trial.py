@@ -332,9 +332,9 @@ def ended(how: str, exit_code: int | None = None, **values: Any) -> Outcome:
         (ended("stalled", -15), "stalled", "recorded nothing any more"),
         (ended("released", -15), "peer_failed", "together with the other side"),
         (ended("unguarded", detail="Its guard ended with -9."), "internal", "guard ended"),
-        (ended("exited", -9), "killed", "The launcher was killed by signal 9"),
-        (ended("exited", -11), "crashed", "The launcher was killed by signal 11."),
-        (ended("exited", 2), "crashed", "The launcher exited with 2."),
+        (ended("exited", -9), "killed", "It was killed by signal 9"),
+        (ended("exited", -11), "crashed", "It was killed by signal 11."),
+        (ended("exited", 2), "crashed", "It exited with 2. some log"),
     ],
 )
 def test_how_a_trial_ended(outcome: Outcome, reason: str, words: str):
@@ -342,6 +342,15 @@ def test_how_a_trial_ended(outcome: Outcome, reason: str, words: str):
     assert found is not None
     assert found.reason == reason
     assert words in found.detail
+
+
+def test_a_program_that_ends_by_itself_says_why_last():
+    log = "counting\npython -m workloads.static: error: training.ddp needs two ranks\n\n"
+    found = failure(ended("exited", 1), log, parse(log))
+    assert found is not None
+    assert found.detail.endswith(
+        "exited with 1. python -m workloads.static: error: training.ddp needs two ranks"
+    )
 
 
 def test_a_good_end():
