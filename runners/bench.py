@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from runners.artifacts import RunArtifacts
 from runners.launchers import Launcher
 from runners.spec import Check, LaunchSpec, Limits
 from runners.variables import of_trial
-from service.domain import Case, Role
+from service.domain import Case, Kind, Role
 from workloads.records import DIRECTORY_VARIABLE
 
 _SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"  # as in workloads/turns.py, which is the side's
@@ -58,7 +58,8 @@ class Bench:
 
         A script runs in its worktree: a folder `workloads` of its own hides ours, so such a project
         vendors `turns` and `records`. A built-in workload runs from an empty folder, so that
-        nothing of the candidate's can shadow it.
+        nothing of the candidate's can shadow it. A static trial is silent until its end, which only
+        its deadline bounds.
         """
         side = self.sides[role]
         home = folder / "home"
@@ -66,24 +67,32 @@ class Bench:
         ours = {DIRECTORY_VARIABLE: str(folder / "records"), "PYTHONPATH": os.pathsep.join(path)}
         if socket:
             ours[_SOCKET_VARIABLE] = socket
-        if case.script is not None:
-            program: tuple[str, ...] = (case.script,)
-            working_dir = side.worktree
-        else:
-            assert case.workload is not None
-            program, working_dir = ("-m", "workloads", case.workload), folder / "empty"
+        is_static = case.kind is Kind.STATIC
+        is_watched = not (socket or is_static)
         return LaunchSpec(
             trial_id=trial_id,
             slot_id=self.slot_id,
-            program=(*program, *case.arguments, *side.arguments),
-            world_size=case.world_size,
+            program=_program(case, side.arguments),
+            world_size=case.num_processes,
             python=side.python,
             scratch=folder,
-            working_dir=working_dir,
+            working_dir=folder / "empty" if case.script is None else side.worktree,
             environment=of_trial(home, case.threads_per_rank) | dict(side.environment) | ours,
             log=folder / "log.txt",
             records=folder / "records",
             deadline_s=case.timeout_s,
-            limits=replace(self.limits, stall_s=0.0) if socket else self.limits,
+            limits=self.limits if is_watched else replace(self.limits, stall_s=0.0),
+            is_distributed=not is_static,
             account=self.account,
         )
+
+
+def _program(case: Case, of_side: Sequence[str]) -> tuple[str, ...]:
+    """What a trial starts, with its arguments; the world size of a static case is one, the last."""
+    if case.script is not None:
+        return (case.script, *case.arguments, *of_side)
+    assert case.workload is not None
+    given = (case.workload, *case.arguments, *of_side)
+    if case.kind is Kind.STATIC:
+        return ("-m", "workloads.static", *given, f"--world-size={case.world_size}")
+    return ("-m", "workloads", *given)

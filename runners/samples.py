@@ -1,6 +1,7 @@
 """From the records of a trial's ranks to samples of its metrics."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,17 @@ _INFINITE = 1e300  # a loss beyond it: the mean of a few would be infinite
 Ranks = Sequence[Sequence[dict[str, Any]]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the records of a trial say: samples by metric, warm-up included; of a static trial also
+    the calls of each operator.
+    """
+
+    samples: Mapping[str, Samples] = field(default_factory=dict)
+    num_warmup_steps: int = 0
+    operators: Mapping[str, int] = field(default_factory=dict)
+
+
 def read_samples(
     directory: Path, world_size: int, launched_at: float, max_steps: int | None = None
 ) -> dict[str, Samples] | Failure:
@@ -42,10 +54,9 @@ def read_samples(
     steps past the first `max_steps` do not count.
     """
     try:
-        _refuse_strangers(directory, world_size)
-        ranks = [_read(directory, rank) for rank in range(world_size)]
-        steps = [_of_kind("step", rank) for rank in ranks]
-        failed = _silent(steps) or _diverged(steps) or _lost(ranks)
+        ranks = read_ranks(directory, world_size)
+        steps = [of_kind("step", rank) for rank in ranks]
+        failed = _silent(steps) or _diverged(steps) or lost(ranks)
         if failed is not None:
             return failed
         told = _told([own[:max_steps] for own in steps])
@@ -69,6 +80,12 @@ def with_throughput(samples: Mapping[str, Samples], warmup: int) -> dict[str, Sa
     if tokens is not None and tokens[warmup:].any():
         found["tokens_per_s"] = np.array([tokens[warmup:].sum() / times.sum()])
     return found
+
+
+def read_ranks(directory: Path, world_size: int) -> Ranks:
+    """The records of each rank, oldest first. Raises ValueError for unusable ones."""
+    _refuse_strangers(directory, world_size)
+    return [_read(directory, rank) for rank in range(world_size)]
 
 
 def _refuse_strangers(directory: Path, world_size: int) -> None:
@@ -110,7 +127,7 @@ def _refuse_disorder(name: str, rank: int, entries: Sequence[dict[str, Any]]) ->
                 f"{name} has a record of rank {str(entry.get('rank'))[:80]!r}. A rank opens its "
                 "own Records, with the RANK that torchrun set."
             )
-    for one, next_one in pairwise(entry["step"] for entry in _of_kind("step", entries)):
+    for one, next_one in pairwise(entry["step"] for entry in of_kind("step", entries)):
         if next_one <= one:
             raise ValueError(
                 f"{name} has step {next_one} after step {one}. Steps are counted upwards, by one "
@@ -130,7 +147,8 @@ def _checked(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _of_kind(kind: str, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def of_kind(kind: str, entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of one kind, in their order."""
     return [entry for entry in entries if entry["kind"] == kind]
 
 
@@ -156,11 +174,11 @@ def _diverged(steps: Ranks) -> Failure | None:
     return None
 
 
-def _lost(ranks: Ranks) -> Failure | None:
+def lost(ranks: Ranks) -> Failure | None:
     """The failure of a rank that did not come to its end."""
     for rank, entries in enumerate(ranks):
-        num_steps = len(_of_kind("step", entries))
-        told = [entry.get("num_steps", 0) for entry in _of_kind("summary", entries)]
+        num_steps = len(of_kind("step", entries))
+        told = [entry.get("num_steps", 0) for entry in of_kind("summary", entries)]
         if not told or sum(told) != num_steps:
             summary = f"a summary that tells of {sum(told)}" if told else "no summary"
             detail = (
@@ -198,7 +216,7 @@ def _told(steps: Ranks) -> dict[str, Samples]:
         if metric.is_per_step
         else _once_told(metric, steps)
         for metric in map(find, sorted(names))
-        if metric is not None
+        if metric is not None and not metric.is_static
     }
 
 
@@ -238,12 +256,12 @@ def _once(ranks: Ranks) -> dict[str, Samples]:
     entries = [entry for rank in ranks for entry in rank]
     found: dict[str, Samples] = {}
     for name in _MEMORY:
-        values = [e[name] for e in _of_kind("memory", entries) if name in e]
+        values = [e[name] for e in of_kind("memory", entries) if name in e]
         if values:
             found[name] = np.array([max(values)], dtype=np.int64)
     inits = [
         entry["time_s"]
-        for entry in _of_kind("phase", entries)
+        for entry in of_kind("phase", entries)
         if entry.get("name") == "process_group_init"
     ]
     if inits:

@@ -31,7 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSpec:
-    """One trial. `program` is what torchrun starts: a script, or `-m module`."""
+    """One trial. `program` is what torchrun starts, a script or `-m module`, on every rank.
+
+    Where it is not distributed, Python itself starts it, once.
+    """
 
     trial_id: str
     slot_id: UUID
@@ -45,4 +48,5 @@ class LaunchSpec:
     records: Path
     deadline_s: float
     limits: Limits
+    is_distributed: bool = True
     account: Account = OWN

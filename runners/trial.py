@@ -13,14 +13,14 @@ from runners.ending import exit_code, failure
 from runners.guard import Outcome
 from runners.launchers import Launcher
 from runners.parsers import torchrun
-from runners.samples import read_samples, with_throughput
+from runners.samples import Reading, read_samples, with_throughput
 from runners.spec import LaunchSpec
+from runners.static import read_counts
 from runners.telemetry import summary
 from runners.telemetry.gpu import Gpus
 from runners.telemetry.host import Host
 from runners.telemetry.sampler import Sampler
-from service.db.base import Samples
-from service.domain import Case, Failure, FailureReason, Role
+from service.domain import Case, Failure, FailureReason, Kind, Role
 from service.logs import bound
 from service.stats.summary import num_warmup
 from service.usecases.recording import TrialResult
@@ -99,14 +99,9 @@ class Trial:
         log = self._bench.launcher.logs(self._handle)
         report = torchrun.parse(log)
         failed = seen or failure(outcome, log, report)
-        samples: dict[str, Samples] = {}
-        warmup = num_warmup_steps or 0
-        if failed is None:
-            measured = self._measured(num_warmup_steps, steps_per_turn, max_steps)
-            if isinstance(measured, Failure):
-                failed = measured
-            else:
-                samples, warmup = measured
+        read = failed or self._read(num_warmup_steps, steps_per_turn, max_steps)
+        if isinstance(read, Failure):
+            failed, read = read, Reading(num_warmup_steps=num_warmup_steps or 0)
         with bound(trial_id=self.id):
             state = failed.detail if failed else "valid"
             logger.info("%s of %s: %s", self.role, self._case.name, state)
@@ -119,8 +114,9 @@ class Trial:
             software=self._bench.sides[self.role].software,
             exit_code=exit_code(outcome, report),
             failure=failed,
-            num_warmup_steps=warmup,
-            samples=samples,
+            num_warmup_steps=read.num_warmup_steps,
+            samples=read.samples,
+            operators=read.operators,
             files=self._bench.artifacts.keep(
                 str(self.id),
                 self._spec.log,
@@ -130,10 +126,12 @@ class Trial:
             ),
         )
 
-    def _measured(
+    def _read(
         self, num_warmup_steps: int | None, steps_per_turn: int, max_steps: int | None
-    ) -> tuple[dict[str, Samples], int] | Failure:
-        """Samples and the number of warm-up steps among them, or why there are none."""
+    ) -> Reading | Failure:
+        """What its records say, or why they are unusable."""
+        if self._case.kind is Kind.STATIC:
+            return read_counts(self._spec.records)
         launched_at = self._started_at.timestamp()
         world_size = self._case.world_size
         samples = read_samples(self._spec.records, world_size, launched_at, max_steps)
@@ -150,8 +148,8 @@ class Trial:
                 f"{min_steps} more. Let the trainer run longer."
             )
             return Failure(reason=FailureReason.TOO_FEW_STEPS, detail=detail)
-        telemetry = summary.metrics(self._sampler.samples)
-        return with_throughput(samples, warmup) | telemetry, warmup
+        steady = with_throughput(samples, warmup) | summary.metrics(self._sampler.samples)
+        return Reading(samples=steady, num_warmup_steps=warmup)
 
 
 def reproduction(launcher: Launcher, spec: LaunchSpec) -> str:

@@ -1,4 +1,4 @@
-"""Launches trials on this machine with torchrun, each under a guard."""
+"""Launches trials on this machine, with torchrun where they are distributed, each under a guard."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,12 @@ class Handle:
 
 
 def command(spec: LaunchSpec) -> list[str]:
-    """The argv of a trial: one torchrun agent that meets its ranks on a free loopback port."""
+    """The argv of a trial: one torchrun agent that meets its ranks on a free loopback port.
+
+    A trial that is not distributed is one plain process.
+    """
+    if not spec.is_distributed:
+        return [str(spec.python), *spec.program]
     return [
         str(spec.python),
         "-m",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from service import domain
 from service.db import models
 from service.db.base import Samples
 from service.domain import Arrangement, Failure, Role
@@ -29,7 +30,8 @@ class StoredFile:
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
     """One launch of one side. `samples` holds a metric's values: of some one per step, warm-up
-    included, of the worst rank; other metrics have one value.
+    included, of the worst rank; other metrics have one value. `operators` are the calls of each
+    that a static trial counted.
     """
 
     trial_id: UUID
@@ -42,6 +44,7 @@ class TrialResult:
     failure: Failure | None = None
     num_warmup_steps: int = 0
     samples: Mapping[str, Samples] = field(default_factory=dict)
+    operators: Mapping[str, int] = field(default_factory=dict)
     files: Sequence[StoredFile] = ()
 
     @property
@@ -118,8 +121,9 @@ def record_log(session: Session, run_id: UUID, file: StoredFile) -> None:
 
 def _add_progress(job: models.Job, case_id: UUID, result: PairResult | TrialResult) -> None:
     """Device seconds spent (node seconds on a CPU cluster); and the job is no worker's bane."""
-    case = next(row.case for row in job.job_cases if row.case_id == case_id)
-    num_devices = case.world_size if job.run.cluster.devices_per_node else 1
+    row = next(row.case for row in job.job_cases if row.case_id == case_id)
+    num_processes = domain.case_from_json(row.spec).num_processes
+    num_devices = num_processes if job.run.cluster.devices_per_node else 1
     job.device_s += (result.finished_at - result.started_at).total_seconds() * num_devices
     job.num_losses = 0
 
@@ -143,6 +147,7 @@ def _add_trial(
         exit_code=result.exit_code,
         command=result.command,
         software=dict(result.software),
+        operators=dict(result.operators) or None,
         num_warmup_steps=result.num_warmup_steps,
         started_at=result.started_at,
         finished_at=result.finished_at,

@@ -28,6 +28,12 @@ def test_a_module_is_started_as_one(tmp_path: Path):
     assert local.command(spec)[-3:] == ["-m", "workloads", "training.ddp"]
 
 
+def test_what_is_not_distributed_is_started_by_python_itself(tmp_path: Path):
+    program = ("-m", "workloads.static", "training.fsdp", "--world-size=64")
+    spec = factories.launch_spec(tmp_path, program=program, world_size=1, is_distributed=False)
+    assert local.command(spec) == ["/opt/env/bin/python", *program]
+
+
 def test_the_environment_is_the_spec_s_with_the_tag(tmp_path: Path):
     assert local.environment(factories.launch_spec(tmp_path)) == {
         "OMP_NUM_THREADS": "1",

@@ -52,6 +52,7 @@ class Trial(Base):
     exit_code: Mapped[int | None]
     command: Mapped[str]  # reproduces the trial by hand
     software: Mapped[dict[str, Any]]  # what the side brings: its Python, torch ...
+    operators: Mapped[dict[str, Any] | None]  # name -> calls; of static trials
     num_warmup_steps: Mapped[int]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime]
