@@ -58,9 +58,11 @@ def metric_value(name: str, value: float | None) -> str:
     """A metric's value in a unit for people."""
     if value is None:
         return NOTHING
-    unit = metric_named(name).unit
-    in_words = _BY_UNIT.get(unit)
-    return in_words(value) if in_words else f"{significant(value)} {unit}"
+    metric = metric_named(name)
+    if metric.method is Method.COUNTED:
+        return words.quantity(value, metric.unit)
+    in_words = _BY_UNIT.get(metric.unit)
+    return in_words(value) if in_words else f"{significant(value)} {metric.unit}"
 
 
 _BY_UNIT: Mapping[str, Callable[[float], str]] = {
@@ -86,8 +88,8 @@ def typeset(text: str) -> str:
 
 
 def replicates(name: str, number: int) -> str:
-    """How often a metric was measured: `5 pairs`, or `3 trials a side` under the exact method."""
-    if metric_named(name).method is Method.EXACT:
+    """How often a metric was measured: `5 pairs`; of what is not paired, `3 trials a side`."""
+    if metric_named(name).method is not Method.PAIRED:
         return f"{words.count(number, 'trial')} a side"
     return words.count(number, "pair")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from service.domain import CANCELLED, Status, Verdict, severity, worst
-from service.metrics import metric_named
+from service.metrics import Method, metric_named
 from service.stats.words import percent
 
 _WORDS = {
@@ -17,6 +17,9 @@ _WORDS = {
     Verdict.INCOMPARABLE: "No verdict: the sides are not comparable",
     Verdict.MISSING: "No verdict: not measured",
 }
+
+
+_CHANGES = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 
 
 class Judged(Protocol):
@@ -60,7 +63,7 @@ def headline(status: Status, failure: str | None, comparisons: Sequence[Judged])
     )
     if status is Status.RUNNING:
         if not gating:
-            return "The run is being measured; its first pair is not complete yet."
+            return "The run is being measured; nothing of it is complete yet."
         num_open = sum(item.verdict is Verdict.INCONCLUSIVE for item in gating)
         return f"The run is being measured; {num_open} of {len(gating)} gating metrics are open."
     if not gating:
@@ -68,17 +71,25 @@ def headline(status: Status, failure: str | None, comparisons: Sequence[Judged])
     lead = gating[0]
     word, metrics = _WORDS[lead.verdict], len(gating)
     if lead.verdict is Verdict.NO_CHANGE:
+        if all(_is_count(item) and item.effect == 0 for item in gating):
+            return "No change: every gating count is the same on both sides."
         which = "every gating metric is" if metrics > 1 else "the gating metric is"
         widest = max(gating, key=lambda item: abs(item.effect or 0.0))
         return (
             f"No change: {which} within the smallest effect that matters; "
             f"the largest shift was {_figures(widest)}."
         )
-    if lead.effect is None:
-        return f"{word}: {lead.case}: {' '.join(lead.reasons)}"
     others = sum(item.verdict is lead.verdict for item in gating) - 1
     more = f", and {others} more" if others else ""
+    if _is_count(lead) and lead.verdict in _CHANGES:
+        return f"{word}: {lead.case}: {lead.reasons[0].removesuffix('.')}{more}."
+    if lead.effect is None:
+        return f"{word}: {lead.case}: {' '.join(lead.reasons)}"
     return f"{word}: {_figures(lead)}{more}."
+
+
+def _is_count(item: Judged) -> bool:
+    return metric_named(item.metric).method is Method.COUNTED
 
 
 def _figures(item: Judged) -> str:

@@ -147,3 +147,22 @@ def test_fact_names_are_words():
 )
 def test_a_revision_before_and_after_it_is_known(sha: str | None, requested: str, shown: str):
     assert format.revision(sha, requested) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("static_flops", 215_200_000_000_000, "215.2 TFLOP"),
+        ("static_num_collectives@all_gather", 65.0, "65"),
+        ("static_peak_bytes", 0.0, "0 B"),
+        ("static_num_graph_breaks", None, "–"),
+    ],
+)
+def test_counts(name: str, value: float | None, text: str):
+    assert format.metric_value(name, value) == text
+
+
+def test_a_count_is_of_one_trial_a_side_and_has_no_interval():
+    assert format.replicates("static_flops", 1) == "1 trial a side"
+    assert not format.is_confidence_interval("static_flops")
+    assert format.interval(None, None) == "–"

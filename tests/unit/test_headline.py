@@ -62,6 +62,28 @@ def test_no_change_names_the_largest_shift():
     assert "step time -0.90 %" in text.replace("−", "-")
 
 
+def test_a_count_is_told_by_its_reason():
+    text = finished(
+        Judged(
+            verdict=Verdict.REGRESSION,
+            metric="static_num_graph_breaks",
+            effect=None,
+            low=None,
+            high=None,
+            min_effect=0.0,
+            reasons=("Graph breaks: 0 before, 3 now (+3).", "Calls of operators that differ."),
+        ),
+        Judged(verdict=Verdict.REGRESSION),
+    )
+    assert text == "Regression: tinylm: Graph breaks: 0 before, 3 now (+3), and 1 more."
+
+
+def test_equal_counts_have_no_largest_shift():
+    equal = Judged(verdict=Verdict.NO_CHANGE, metric="static_flops", effect=0.0, min_effect=0.0)
+    assert finished(equal) == "No change: every gating count is the same on both sides."
+    assert "largest shift was" in finished(equal, Judged(verdict=Verdict.NO_CHANGE))
+
+
 def test_what_was_not_measured_says_why():
     gone = Judged(verdict=Verdict.MISSING, effect=None, reasons=("The baseline does not run.",))
     assert "The baseline does not run." in finished(gone)
