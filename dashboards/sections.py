@@ -19,7 +19,7 @@ from service.db.views import (
     Trace,
     TrialView,
 )
-from service.domain import LOOKS, FailureReason, Intent, Role, Status, Verdict
+from service.domain import LOOKS, FailureReason, Intent, Kind, Role, Status, Verdict
 from service.stats.headline import verdict
 
 
@@ -173,11 +173,14 @@ def _again(run: RunDetail) -> str | None:
     if not (is_undecided or run.status in (Status.FAILED, Status.CANCELLED)):
         return None
     revisions = f"{run.baseline.requested}..{run.candidate.requested}"
-    command = ["paceline", "compare", revisions, "--project", run.project]
+    verb = "static" if run.kind is Kind.STATIC else "compare"
+    command = ["paceline", verb, revisions, "--project", run.project]
     command += [] if run.cluster == "local" else ["--cluster", run.cluster]
     command += [] if run.suite is None else ["--suite", run.suite]
     for case in run.cases or ():
         command += ["--case", case]
+    if run.kind is Kind.STATIC:
+        return shlex.join(command)
     max_pairs = LOOKS[-1] if run.verdict is Verdict.INCONCLUSIVE else run.max_pairs
     command += [] if max_pairs is None else ["--max-pairs", str(max_pairs)]
     return shlex.join(command)

@@ -20,7 +20,7 @@ from runners.worker import Worker
 from service import domain, plugins
 from service.db import catalog, leases, models, results
 from service.db import runs as runs_db
-from service.domain import Arrangement, Failure, FailureReason, Policy, Role, Verdict
+from service.domain import Arrangement, Failure, FailureReason, Kind, Policy, Role, Verdict
 from service.stats.comparison import MetricComparison, is_settled
 from service.stats.exact import MIN_TRIALS
 from service.stats.failures import verdict_of_failures
@@ -30,6 +30,7 @@ from service.usecases.recording import PairResult
 logger = logging.getLogger(__name__)
 
 _MAX_INVALID_PAIRS = 3
+_OVER_BUDGET = "The budget of device hours was spent before this case was measured."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class _Work:
 
 
 class Measuring:
-    """A claimed job being measured: its cases in turn, each pair by pair.
+    """A claimed job being measured: its cases in turn, each pair by pair or, if static, at once.
 
     It may be taken up where an earlier claim ended: recorded pairs count, finished cases stand.
     """
@@ -66,8 +67,10 @@ class Measuring:
             )
             for row in self._job.job_cases
         ]
-        # The cases of the run share its error rate.
-        self._num_cases = sum(work.unmeasurable is None for work in self._work)
+        # The cases of the run share its error rate; those that are counted have none.
+        self._num_cases = sum(
+            work.unmeasurable is None and work.case.kind is Kind.MEASURED for work in self._work
+        )
 
     def run(self) -> None:
         """Measure every case that is not finished. Raises what `check` raises."""
@@ -79,7 +82,10 @@ class Measuring:
         if measurable:
             bench = self._bench()
             for work in measurable:
-                self._case(bench, work)
+                if work.case.kind is Kind.STATIC:
+                    self._count(bench, work)
+                else:
+                    self._measure(bench, work)
 
     def _bench(self) -> Bench:
         settings = self._worker.settings
@@ -98,7 +104,22 @@ class Measuring:
             account=self._worker.account,
         )
 
-    def _case(self, bench: Bench, work: _Work) -> None:
+    def _count(self, bench: Bench, work: _Work) -> None:
+        """Count both sides of a case, each in one solo trial, and compare the counts."""
+        self._check()
+        if self._is_over_budget():
+            self._unmeasured(work, Verdict.MISSING, _OVER_BUDGET)
+            return
+        baseline, candidate = (self._solo(bench, work, role) for role in Role)
+        found = verdict_of_failures(baseline, candidate)
+        if found is not None:
+            self._unmeasured(work, *found)
+            return
+        with self._writing() as session:
+            self._judge(session, work)
+            runs_db.finish_case(session, self._job.id, work.case_id)
+
+    def _measure(self, bench: Bench, work: _Work) -> None:
         """Measure pairs of a case until it is settled or its means are spent."""
         pairs = self._earlier_pairs(work)
         position = len(pairs)
@@ -116,8 +137,7 @@ class Measuring:
                 if self._is_explained(bench, work, result):
                     return
         if position == 0:
-            reason = "The budget of device hours was spent before this case was measured."
-            self._unmeasured(work, Verdict.MISSING, reason)
+            self._unmeasured(work, Verdict.MISSING, _OVER_BUDGET)
         elif len(invalid) == position:
             reason = f"All {position} pairs were invalid, the last: {invalid[-1]}"
             self._unmeasured(work, Verdict.INVALID, reason)

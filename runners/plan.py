@@ -11,7 +11,7 @@ from runners.worker import Worker
 from service import manifest
 from service.db import runs as runs_db
 from service.db.session import DATABASE_FAILURES
-from service.domain import Case, Failure, FailureReason, Intent, SideSpec
+from service.domain import Case, Failure, FailureReason, Intent, SideSpec, kind_asked
 from service.errors import Interrupted, ManifestError, MeasurementFailed, Refused
 from service.manifest import Manifest
 from service.usecases import runs
@@ -116,7 +116,9 @@ def _cases(
     """Cases of the run, and for those that cannot be measured, why."""
     both = in_force.with_new_cases(of_candidate)
     try:
-        cases = both.select(suite=request["suite"], names=request["cases"])
+        cases = both.select(
+            suite=request["suite"], names=request["cases"], kind=kind_asked(request)
+        )
     except Refused as error:
         raise MeasurementFailed(
             Failure(reason=FailureReason.NO_SUCH_CASE, detail=error.detail)
@@ -124,9 +126,9 @@ def _cases(
     known = {case.name for entry in in_force.entries.values() for case in entry}
     new = {case.name: "The baseline has no such case." for case in cases if case.name not in known}
     too_large = {
-        case.name: f"It needs {case.world_size} ranks; the cluster has {max_world_size}."
+        case.name: f"It needs {case.num_processes} ranks; the cluster has {max_world_size}."
         for case in cases
-        if case.name in known and case.world_size > max_world_size
+        if case.name in known and case.num_processes > max_world_size
     }
     if too_large and len(new) + len(too_large) == len(cases):
         detail = "No case fits the cluster. " + " ".join(

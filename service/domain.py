@@ -246,6 +246,12 @@ def case_from_json(value: Mapping[str, Any]) -> Case:
     )
 
 
+def kind_asked(request: Mapping[str, Any]) -> Kind | None:
+    """Kind that a stored request asks for; None: any, as all did before there was a choice."""
+    kind = request.get("kind")
+    return None if kind is None else Kind(kind)
+
+
 def content_hash(value: object) -> str:
     """SHA-256 (hex) of a value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)

@@ -167,6 +167,7 @@ DETAIL = RunDetail(
     mark="finished-1-2-1",
     suite=None,
     cases=None,
+    kind=None,
     max_pairs=None,
     budget_device_hours=None,
     policy={"metrics": {}, "max_pairs": 20, "budget_device_hours": None},

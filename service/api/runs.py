@@ -16,7 +16,7 @@ from service.api.idempotency import RepeatableDep
 from service.api.lists import Listing, RunQueryDep, listing
 from service.db import reading
 from service.db.views import RunDetail, RunSummary
-from service.domain import LOOKS, Intent, Scope, SideSpec
+from service.domain import LOOKS, Intent, Kind, Scope, SideSpec
 from service.usecases import runs
 from service.usecases.idempotency import Answer
 
@@ -43,6 +43,7 @@ class MeasureBody(BaseModel):
     cluster: Text = "local"
     suite: Text | None = Field(None, description="A suite of paceline.yml; default: `default`.")
     cases: list[Text] | None = Field(None, min_length=1, description="Cases instead of a suite.")
+    kind: Kind | None = Field(None, description="Only cases of this kind; default: all.")
     intent: Intent = Intent.GATE
     max_pairs: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
     budget_device_hours: float | None = Field(None, gt=0, allow_inf_nan=False)

@@ -100,6 +100,14 @@ def case(session: Session, project_id: UUID, case: domain.Case) -> models.Case:
     return find_or_add(session, row, project_id=project_id, name=case.name, key=case.key)
 
 
+def case_of(session: Session, case_id: UUID) -> domain.Case:
+    """Case of that id. Raises NotFound."""
+    row = session.get(models.Case, case_id)
+    if row is None:
+        raise NotFound("case", case_id)
+    return domain.case_from_json(row.spec)
+
+
 def environment(
     session: Session, cluster_id: UUID, hard: dict[str, Any], soft: dict[str, Any]
 ) -> models.Environment:

@@ -25,7 +25,7 @@ from service.db.views import (
     Trace,
     TrialView,
 )
-from service.domain import Role, severity
+from service.domain import Role, kind_asked, severity
 from service.stats.headline import headline
 
 View = TypeVar("View")
@@ -99,6 +99,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
         **_summary(row, comparisons),
         mark=mark,
         **{name: row.request[name] for name in _ASKED},
+        kind=kind_asked(row.request),
         policy=row.policy,
         comparisons=comparisons,
         pairs=pairs,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from service.domain import Arrangement, FailureReason, Intent, Role, Status, Verdict
+from service.domain import Arrangement, FailureReason, Intent, Kind, Role, Status, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +176,7 @@ class RunDetail(RunSummary):
     mark: str
     suite: str | None
     cases: Sequence[str] | None
+    kind: Kind | None
     max_pairs: int | None
     budget_device_hours: float | None
     policy: Mapping[str, Any] | None

@@ -16,12 +16,11 @@ _BREAKS = {
 def verdict_of_failures(
     baseline: Failure | None, candidate: Failure | None
 ) -> tuple[Verdict, str] | None:
-    """Verdict and reason after a side failed in a pair and was tried alone; None where both ran."""
+    """Verdict and reason from how each side failed alone; None where neither did."""
     if baseline is not None:
         return Verdict.MISSING, f"The baseline does not run: {baseline.detail}"
     if candidate is None:
         return None
     if candidate.reason in _BREAKS:
-        reason = f"The candidate failed in a pair and alone: {candidate.detail}"
-        return Verdict.BROKEN, reason
+        return Verdict.BROKEN, f"The candidate fails where the baseline runs: {candidate.detail}"
     return Verdict.INVALID, f"The candidate cannot be measured: {candidate.detail}"

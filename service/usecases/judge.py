@@ -8,10 +8,12 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from service.db import models, results
-from service.domain import Arrangement, Policy, Role, Verdict
+from service.db import catalog, models, results
+from service.domain import Arrangement, Kind, Policy, Role, Verdict
 from service.metrics import Method, covered_by, metric_named, ordered
 from service.stats.compare import MetricComparison, compare, unmeasured
+from service.stats.comparison import expected, is_of
+from service.stats.counted import Counts, compare_counted
 from service.stats.exact import compare_exact
 from service.stats.pairs import PairEffects
 
@@ -23,14 +25,23 @@ _UNMEASURED = "unmeasured"
 class _Evidence:
     """What a case's usable trials measured: those of its valid pairs, and those that ran alone."""
 
+    kind: Kind
     effects: Sequence[PairEffects]
     in_pairs: Sequence[models.Trial]
     alone: Sequence[models.Trial]
 
     def values(self, metric: str) -> dict[Role, list[float]]:
         """The metric's value of each trial that it is judged from, per side."""
-        is_exact = metric_named(metric).method is Method.EXACT
-        return _values(self.alone if is_exact else self.in_pairs, metric)
+        method = metric_named(metric).method
+        if method is Method.COUNTED:
+            told = {role: counts.of(metric) for role, counts in self.counts.items()}
+            return {role: [n for n in [told.get(role)] if n is not None] for role in Role}
+        return _values(self.alone if method is Method.EXACT else self.in_pairs, metric)
+
+    @property
+    def counts(self) -> dict[Role, Counts]:
+        """What was counted of the sides; of a side that was counted again, the last time."""
+        return {trial.role: _counts(trial) for trial in self.alone}
 
     @property
     def reported(self) -> set[str]:
@@ -78,8 +89,10 @@ def record_unmeasured(
 def _evidence(session: Session, job_id: UUID, case_id: UUID) -> _Evidence:
     pairs = [pair for pair in results.pairs(session, job_id, case_id) if not pair.invalid_reason]
     solo = [t for t in results.solo_trials(session, job_id, case_id) if not t.failure_reason]
+    case = catalog.case_of(session, case_id)
     abba = [pair for pair in pairs if pair.arrangement is Arrangement.ABBA]
     return _Evidence(
+        kind=case.kind,
         effects=[PairEffects(pair=str(pair.id), effects=pair.effects) for pair in pairs],
         in_pairs=[trial for pair in pairs for trial in pair.trials],
         alone=[trial for pair in abba for trial in pair.trials] + solo,
@@ -88,6 +101,8 @@ def _evidence(session: Session, job_id: UUID, case_id: UUID) -> _Evidence:
 
 def _compare(evidence: _Evidence, policy: Policy, num_cases: int) -> list[MetricComparison]:
     """Comparisons of what both sides measured, and of what gates and is missing."""
+    if evidence.kind is Kind.STATIC:
+        return _compare_counts(evidence.counts, policy)
     compared = compare(evidence.effects, policy, num_cases=num_cases)
     found = {comparison.metric: comparison for comparison in compared}
     rule, values = policy.rule(_DEVICE_MEMORY), evidence.values(_DEVICE_MEMORY)
@@ -98,6 +113,23 @@ def _compare(evidence: _Evidence, policy: Policy, num_cases: int) -> list[Metric
     return [*found.values(), *_missing(found, evidence, policy)]
 
 
+def _compare_counts(counts: Mapping[Role, Counts], policy: Policy) -> list[MetricComparison]:
+    """Comparisons of what was counted, once it was of both sides."""
+    if len(counts) < len(Role):
+        names = expected(policy, Kind.STATIC)
+        return unmeasured(Verdict.INCONCLUSIVE, "Not both sides are counted yet.", policy, names)
+    return compare_counted(counts[Role.BASELINE], counts[Role.CANDIDATE], policy)
+
+
+def _counts(trial: models.Trial) -> Counts:
+    """What a trial counted, and the torch of its side."""
+    return Counts(
+        values={m.metric: int(m.median) for m in trial.measurements},
+        operators=trial.operators or {},
+        torch=trial.software.get("versions", {}).get("torch"),
+    )
+
+
 def _missing(
     judged: Collection[str], evidence: _Evidence, policy: Policy
 ) -> list[MetricComparison]:
@@ -106,7 +138,7 @@ def _missing(
     found = []
     for name in ordered(evidence.reported.union(policy.metrics) - covered):
         rule = policy.rule(name)
-        is_expected = metric_named(name).stands_in_for is None
+        is_expected = metric_named(name).stands_in_for is None and is_of(Kind.MEASURED, name)
         if rule is not None and rule.gate and is_expected:
             reason = _absence(name, evidence.values(name))
             found += unmeasured(Verdict.MISSING, reason, policy, [name])

@@ -13,7 +13,7 @@ from service import domain
 from service.db import catalog, idempotency, leases, models
 from service.db import runs as runs_db
 from service.db.session import send_after_commit
-from service.domain import CANCELLED, Failure, FailureReason, Intent, Role, SideSpec, Status
+from service.domain import CANCELLED, Failure, FailureReason, Intent, Kind, Role, SideSpec, Status
 from service.errors import Conflict, Refused
 
 PLAN_TASK = "paceline.plan_run"  # the id of a run
@@ -23,7 +23,7 @@ EXECUTE_TASK = "paceline.execute_jobs"  # the name of a cluster, whose workers a
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """What `POST /runs` asks for. Without a baseline the candidate's first parent is it; with the
-    intent `calibrate`, the candidate itself.
+    intent `calibrate`, the candidate itself. `kind` leaves out the cases of another.
     """
 
     project: str
@@ -32,6 +32,7 @@ class RunRequest:
     cluster: str = "local"
     suite: str | None = None
     cases: Sequence[str] | None = None
+    kind: Kind | None = None
     intent: Intent = Intent.GATE
     max_pairs: int | None = None
     budget_device_hours: float | None = None
@@ -107,6 +108,7 @@ def request_from_json(value: Mapping[str, Any]) -> RunRequest:
             "candidate": candidate,
             "baseline": baseline and SideSpec(**baseline),
             "intent": Intent(value["intent"]),
+            "kind": domain.kind_asked(value),
         }
     )
 

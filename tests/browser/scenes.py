@@ -61,7 +61,7 @@ def _broken(bench: Bench) -> models.Run:
     detail = "Rank 1 exited with 1. RuntimeError: shape mismatch in layer 3"
     bench.failed_pair(run, case, 0, FailureReason.CRASHED, detail)
     bench.unmeasured(
-        run, Verdict.BROKEN, f"The candidate failed in a pair and alone: {detail}", case
+        run, Verdict.BROKEN, f"The candidate fails where the baseline runs: {detail}", case
     )
     return run
 

@@ -12,7 +12,7 @@ from service.config import Settings
 from service.db import catalog, models
 from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
-from service.domain import Failure, FailureReason, Intent, SideSpec, Status
+from service.domain import Failure, FailureReason, Intent, Kind, SideSpec, Status
 from service.usecases import runs
 from service.usecases.registry import add_project
 from service.usecases.runs import RunRequest
@@ -263,6 +263,21 @@ def test_a_world_larger_than_the_cluster_ends_the_run_alone(planner: Planner):
     run = planner.failed(suite="huge")
     assert run.failure_reason is FailureReason.WORLD_SIZE_TOO_LARGE
     assert "It needs 64 ranks; the cluster has 4." in (run.failure_detail or "")
+
+
+def test_a_static_world_may_be_larger_than_the_cluster(planner: Planner):
+    static = MANIFEST.replace(
+        "{name: huge, script: train.py", "{name: huge, kind: static, workload: training.fsdp"
+    )
+    planner.commit(static, static)
+    assert planner.cases(planner.plan(cases=["small", "huge"], kind=Kind.STATIC)) == {"huge": None}
+
+
+def test_a_kind_that_no_case_is_of_ends_the_run(planner: Planner):
+    planner.commit(MANIFEST, MANIFEST)
+    run = planner.failed(kind=Kind.STATIC)
+    assert run.failure_reason is FailureReason.NO_SUCH_CASE
+    assert "None of these is a static case: small." in (run.failure_detail or "")
 
 
 def test_a_case_asked_for_twice_is_measured_once(planner: Planner):

@@ -16,7 +16,7 @@ from service.db import models
 from service.db import runs as runs_db
 from service.db.leases import database_now
 from service.db.session import Sessions, transaction
-from service.domain import Failure, FailureReason, SideSpec, Status, Verdict
+from service.domain import Failure, FailureReason, Kind, SideSpec, Status, Verdict
 from service.usecases import runs, schedules
 from service.usecases.runs import RunRequest
 from tests import factories
@@ -354,6 +354,7 @@ def test_a_request_comes_back_from_the_database(sessions: Sessions):
                 candidate=SideSpec(revision="main", arguments=[]),
                 baseline=SideSpec(revision="v1", environment={"A": "1"}, arguments=["--x"]),
                 cases=["tinylm"],
+                kind=Kind.STATIC,
                 max_pairs=8,
                 budget_device_hours=0.5,
             ),

@@ -246,7 +246,7 @@ def trace(num_steps: int = 220, pair: int = 0, case: str = "train-2", **given: A
 
 _DETAIL: dict[str, Any] = {
     "mark": "finished-5-10-1",
-    **dict.fromkeys(("suite", "cases", "max_pairs", "budget_device_hours", "policy")),
+    **dict.fromkeys(("suite", "cases", "kind", "max_pairs", "budget_device_hours", "policy")),
     **{k: [] for k in ("comparisons", "pairs", "trials", "environments", "artifacts")},
 }
 
