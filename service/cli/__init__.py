@@ -18,6 +18,7 @@ from service.cli import (
     report,
     runs,
     schedule,
+    static,
     token,
     up,
     worker,
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("api")(api.api)
 app.command("compare")(compare.compare)
+app.command("static")(static.static)
 app.command("runs")(runs.runs)
 app.command("report")(report.report)
 app.command("worker")(worker.work)

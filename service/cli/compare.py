@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,40 +18,58 @@ from service.cli.terminal import complain, mark, plain
 from service.config import Settings
 from service.domain import LOOKS, Intent, Verdict
 
+RevisionsArgument = Annotated[str, typer.Argument(metavar="BASE..CANDIDATE")]
+ProjectOption = Annotated[str | None, typer.Option(help="Default: the project of this folder.")]
+SuiteOption = Annotated[str | None, typer.Option(help="A suite of paceline.yml.")]
+CaseOption = Annotated[list[str] | None, typer.Option(help="A case; may be repeated.")]
+ClusterOption = Annotated[str, typer.Option()]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Follow the run to its end.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the run as JSON.")]
+
 
 def compare(
-    revisions: Annotated[str, typer.Argument(metavar="BASE..CANDIDATE")],
-    project: Annotated[
-        str | None, typer.Option(help="Default: the project of this folder.")
-    ] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite of paceline.yml.")] = None,
-    case: Annotated[list[str] | None, typer.Option(help="A case; may be repeated.")] = None,
-    cluster: Annotated[str, typer.Option()] = "local",
+    revisions: RevisionsArgument,
+    project: ProjectOption = None,
+    suite: SuiteOption = None,
+    case: CaseOption = None,
+    cluster: ClusterOption = "local",
     intent: Annotated[
         Intent | None, typer.Option(help="Default: gate. `calibrate` may name one revision twice.")
     ] = None,
     max_pairs: Annotated[int | None, typer.Option(min=LOOKS[0], max=LOOKS[-1])] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Follow the run to its end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the run as JSON.")] = False,
+    watch: WatchOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure two revisions against each other.
 
     Exit codes with --watch, the first that applies: 2 usage, 4 not allowed, 5 the run or the
     command failed, 1 regression or broken, 6 not comparable, 3 no verdict, 0 otherwise.
     """
+    asked = {"project": project, "suite": suite, "cases": case, "cluster": cluster}
+    ask(
+        revisions,
+        {**asked, "intent": intent, "max_pairs": max_pairs},
+        watch=watch,
+        as_json=as_json,
+    )
+
+
+def ask(revisions: str, asked: Mapping[str, Any], *, watch: bool, as_json: bool) -> None:
+    """Ask for a run and print it; whoever watches it exits with its verdict.
+
+    What is None or empty in `asked` is left to the service, but for the project, which is then that
+    of this folder.
+    """
     baseline, separator, candidate = revisions.partition("..")
     if not (separator and baseline and candidate) or candidate.startswith("."):
         complain(f"{revisions!r} is not of the form BASE..CANDIDATE.")
         raise typer.Exit(ExitCode.USAGE)
     client = Client(Settings())
-    body: dict[str, Any] = {
-        "project": project or client.project_here(Path.cwd()),
-        "baseline": baseline,
-        "candidate": candidate,
-        "cluster": cluster,
-    }
-    optional = {"suite": suite, "cases": case, "intent": intent, "max_pairs": max_pairs}
-    run = client.post("/runs", body | {k: v for k, v in optional.items() if v})
+    body = {key: value for key, value in asked.items() if value}
+    body |= {"baseline": baseline, "candidate": candidate}
+    if "project" not in body:
+        body["project"] = client.project_here(Path.cwd())
+    run = client.post("/runs", body)
     print(f"Run {run['id']}: {client.url}/ui/runs/{run['id']}", file=sys.stderr)
     if watch:
         run = follow(client, run["id"], Console(stderr=True))
@@ -59,9 +78,21 @@ def compare(
     elif watch:
         if run["comparisons"]:
             Console().print(verdict_table(run))
+        for line in operators(run):
+            print(plain(line))
         print(plain(run["headline"]))
     if watch:
         raise typer.Exit(exit_code(Verdict(run["verdict"]) if run["verdict"] else None))
+
+
+def operators(run: Mapping[str, Any]) -> list[str]:
+    """A line for each case whose calls of operators differ: what to look for in the diff."""
+    found = {
+        item["case"]: [f"{name}: {before} -> {after}" for name, before, after in calls]
+        for item in run["comparisons"]
+        if (calls := item["parameters"].get("operators"))
+    }
+    return [f"{case}: {', '.join(calls)}" for case, calls in found.items()]
 
 
 def verdict_table(run: dict[str, Any]) -> Table:

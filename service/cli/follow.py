@@ -14,8 +14,8 @@ from service.cli.client import Client
 from service.cli.terminal import cell, mark
 from service.domain import Status, Verdict
 from service.errors import ServiceUnreachable
-from service.metrics import metric_named
-from service.stats.words import percent
+from service.metrics import Method, metric_named
+from service.stats.words import count, percent, quantity
 
 _PAUSE_S = 1
 _PATIENCE_S = (1, 2, 4, 8, 16, 30, 60, 60, 60)  # four minutes: a restart, with its migration
@@ -66,10 +66,23 @@ def _progress(run: dict[str, Any]) -> Table:
 
 
 def figures(item: dict[str, Any]) -> tuple[Text, ...]:
-    """A comparison's cells: case, metric, pairs, change, interval."""
+    """A comparison's cells: case, metric, pairs or trials, change, interval."""
     interval = ""
     if item["low"] is not None and item["high"] is not None:
         interval = f"{percent(item['low'])} to {percent(item['high'])}"
-    change = "" if item["effect"] is None else percent(item["effect"])
-    title = metric_named(item["metric"]).title
-    return tuple(map(cell, (item["case"], title, str(item["num_pairs"]), change, interval)))
+    metric = metric_named(item["metric"])
+    num_pairs = item["num_pairs"]
+    repeated = str(num_pairs) if metric.method is Method.PAIRED else count(num_pairs, "trial")
+    return tuple(map(cell, (item["case"], metric.title, repeated, _change(item), interval)))
+
+
+def _change(item: dict[str, Any]) -> str:
+    """The effect; of a count from or to nothing, which has no ratio, both counts."""
+    if item["effect"] is not None:
+        return percent(item["effect"])
+    metric = metric_named(item["metric"])
+    names = ("baseline_value", "candidate_value")
+    values = [item[name] for name in names if item.get(name) is not None]
+    if metric.method is not Method.COUNTED or len(values) < len(names):
+        return ""
+    return " -> ".join(quantity(value, metric.unit) for value in values)

@@ -278,6 +278,40 @@ class TestCompare:
         assert service.body()["project"] == "linked"
 
 
+class TestStatic:
+    def test_only_static_cases_are_asked_for(self, paceline, service):
+        assert paceline("static", "main..faster", "--suite", "nightly", "--project", "p") == 0
+        assert service.body() == {
+            "project": "p", "baseline": "main", "candidate": "faster", "cluster": "local",
+            "suite": "nightly", "kind": "static",
+        }  # fmt: skip
+
+    def test_revisions_that_are_no_pair(self, paceline, capsys):
+        assert paceline("static", "main") == 2
+        assert "BASE..CANDIDATE" in capsys.readouterr().err
+
+    def test_the_table_and_the_operators_that_explain_it(self, paceline, service, capsys):
+        count = {"case": "8b", "num_pairs": 1, "low": None, "high": None}
+        calls = {"operators": [["aten.mm", 87, 88], ["\x1b[2Jaten.add", 4, 0]]}
+        run = make.run(
+            verdict=Verdict.REGRESSION,
+            comparisons=[
+                make.comparison(metric="static_num_collectives@all_gather", effect=0.0153,
+                                parameters=calls, **count),
+                make.comparison(metric="static_num_graph_breaks", effect=None, baseline_value=0,
+                                candidate_value=3, parameters=calls, **count),
+                make.unmeasured(Verdict.MISSING, "It went away.", metric="static_flops", case="8b"),
+            ],
+        )  # fmt: skip
+        service.streams(run)
+        assert paceline("static", "main..faster", "--watch") == 1
+        out = " ".join(capsys.readouterr().out.split())
+        assert "8b Collectives, all gather 1 trial +1.5 % ▲ regression" in out
+        assert "8b Graph breaks 1 trial 0 -> 3 ▲ regression" in out
+        assert "8b: aten.mm: 87 -> 88, aten.add: 4 -> 0" in out
+        assert out.endswith(run.headline)
+
+
 class TestFollow:
     """A run goes on while the service restarts."""
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.sections import comparison_outcome, run_section
-from service.domain import FailureReason, Intent, Role, Status, Verdict
+from service.domain import FailureReason, Intent, Kind, Role, Status, Verdict
 from tests.unit import dashboards_factories as make
 
 
@@ -96,6 +96,11 @@ class TestAgain:
     @pytest.mark.parametrize("asked", [{"budget_device_hours": 0.5}, {"intent": Intent.CALIBRATE}])
     def test_what_no_command_line_can_ask_for_is_not(self, asked):
         assert section(make.run(Status.CANCELLED, **asked)).again is None
+
+    def test_static_cases_are_asked_for_by_their_command(self):
+        run = make.run(verdict=Verdict.MISSING, kind=Kind.STATIC, suite="nightly", max_pairs=8)
+        assert "paceline static " in section(run).again
+        assert section(run).again.endswith("--suite nightly")
 
     def test_what_had_nothing_new_is_not_asked_for_again(self):
         run = make.run(Status.CANCELLED, failure_reason=FailureReason.SAME_SIDES)
