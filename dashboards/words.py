@@ -23,7 +23,7 @@ VERDICTS = {
         word="regression",
         symbol="▲",
         style="worse",
-        advice="The candidate is worse by more than matters. The reasons and the pairs are below; "
+        advice="The candidate is worse by more than matters. The reasons are given below; "
         "each trial has a command that reproduces it by hand.",
     ),
     Verdict.BROKEN: Outcome(
@@ -43,7 +43,7 @@ VERDICTS = {
         word="no change",
         symbol="=",
         style="same",
-        advice="An effect as large as δ is excluded for every gating metric. Nothing needs to be "
+        advice="For every gating metric a change that matters is excluded. Nothing needs to be "
         "done.",
     ),
     Verdict.INCONCLUSIVE: Outcome(

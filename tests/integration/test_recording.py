@@ -71,6 +71,17 @@ def test_a_pair_comes_back_as_it_was(session: Session, job: models.Job):
     assert [file.name for trial in detail.trials for file in trial.artifacts] == ["log.txt"] * 2
 
 
+def test_operators_of_a_static_trial_are_stored(session: Session, job: models.Job):
+    counted = {"aten.mm": 87, "c10d._allgather_base_": 2**60}
+    for operators in (counted, {}):
+        result = replace(factories.trial(Role.BASELINE), operators=operators)
+        recording.record_solo(session, job, case_id(job), result)
+    session.expire_all()
+    stored = [trial.operators for trial in results.solo_trials(session, job.id, case_id(job))]
+    assert counted in stored
+    assert None in stored
+
+
 def test_trials_belong_to_their_sides(session: Session, job: models.Job):
     record(session, job, factories.pair())
     shas = {trial.role: trial.side.revision.sha for trial in results.trials(session, job.id)}
