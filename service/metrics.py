@@ -391,7 +391,14 @@ _ALL = (
         "static_peak_bytes",
         "Predicted peak memory",
         "bytes",
-        "Most that the tensors of one rank hold at once; by category, what they hold then.",
+        "Most that the tensors of one rank hold at once.",
+    ),
+    _static(
+        "static_held_bytes",
+        "Held at the peak",
+        "bytes",
+        "What the tensors of one rank hold at their peak, by category.",
+        Method.RECORDED,
     ),
     _static("static_num_graph_breaks", "Graph breaks", "", "Graph breaks of torch.compile."),
     _static(

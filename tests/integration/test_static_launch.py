@@ -1,18 +1,12 @@
 """A service that launches static trials for real: a plain process of a program that counts."""
 
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from runners import library
-from service.config import Settings
-from service.db import migration
-from service.db.session import make_engine
-from service.main import create_app
-from tests import factories
+from tests.integration.counting import run, service
 from workloads import records
 
 # The contract of `python -m workloads.static`, with counts that the arguments of a side decide.
@@ -63,34 +57,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     (made / "static").mkdir(parents=True)
     (made / "records.py").symlink_to(records.__file__)
     (made / "static" / "__main__.py").write_text(PROGRAM)
-    repository = factories.repository(folder / "project")
-    repository.commit("base", {"paceline.yml": MANIFEST, "train.py": ""})
-    settings = Settings(data_dir=folder / "data", start_s=60)
-    settings.data_dir.mkdir()
-    migration.upgrade(make_engine(settings.resolved_database_url))
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        TestClient(create_app(settings), base_url="http://localhost") as client,
-    ):
+    with pytest.MonkeyPatch.context() as patch, service(folder, MANIFEST) as client:
         patch.setattr(library, "_WORKLOADS", made)
-        source = {"name": "p", "source": str(repository.path)}
-        assert client.post("/projects", json=source).status_code == 201
         yield client
-
-
-def run(client: TestClient, *arguments: str, **body: Any) -> dict[str, Any]:
-    """A run of the commit against itself with these arguments, once it has ended."""
-    candidate = {"revision": "main", "arguments": arguments}
-    asked = {"project": "p", "baseline": "main", "candidate": candidate, "kind": "static", **body}
-    response = client.post("/runs", json=asked)
-    assert response.status_code == 202, response.text
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        found: dict[str, Any] = client.get(response.headers["location"]).json()
-        if found["status"] in ("finished", "failed", "cancelled"):
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"the run did not end: {found['headline']}")
 
 
 def test_a_layer_more_is_seen_at_64_ranks_on_one_machine(client: TestClient):
@@ -109,7 +78,7 @@ def test_a_layer_more_is_seen_at_64_ranks_on_one_machine(client: TestClient):
     for trial in found["trials"]:
         assert "torch.distributed.run" not in trial["command"]
         assert trial["command"].endswith("--world-size=64")
-        assert {file["kind"] for file in trial["artifacts"]} == {"log", "records"}
+        assert {file["kind"] for file in trial["artifacts"]} == {"log", "records", "telemetry"}
     page = client.get(f"/ui/runs/{found['id']}").text
     assert "1 trial a side" in page
     assert "32 TFLOP" in page

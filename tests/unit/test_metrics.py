@@ -32,7 +32,7 @@ def test_counts_belong_to_static_cases_alone() -> None:
     for metric in METRICS.values():
         assert metric.is_static or metric.method is not Method.COUNTED
         assert (metric.min_effect == 0) == metric.is_static
-    assert metric_named("static_peak_bytes@activations").is_static
+    assert metric_named("static_held_bytes@activations").is_static
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_no_tolerance_covers_what_was_not_there_before():
 
 
 def test_a_rule_of_a_family_holds_for_its_members():
-    policy = tolerating("static_peak_bytes", 0.1, gate=False)
-    name = "static_peak_bytes@activations"
+    policy = tolerating("static_collective_bytes", 0.1, gate=False)
+    name = "static_collective_bytes@all_gather"
     assert not judged({name: 5}, {name: 9}, policy)[name].is_gating
 
 

@@ -54,6 +54,6 @@ def _metrics(counts: Counts, memory: Memory) -> dict[str, int]:
         found[f"static_collective_bytes@{kind}"] = counts.collective_bytes[kind]
     found["static_peak_bytes"] = memory.peak.total()
     for kind, num_bytes in sorted(memory.peak.items()):
-        found[f"static_peak_bytes@{kind}"] = num_bytes
+        found[f"static_held_bytes@{kind}"] = num_bytes
     found["static_num_operators"] = counts.operators.total()
     return found
