@@ -15,17 +15,19 @@ from service.domain import Failure, FailureReason
 from service.metrics import Better, Method, Metric, find
 from workloads import records
 
-_MEMORY = ("peak_rss_bytes", "peak_allocated_bytes")
+_MEMORY = ("peak_rss_bytes", "peak_allocated_bytes", "peak_reserved_bytes")
+_ALLOCATOR = "allocator_retries"
 # The facts we use, by kind of record, and the least each may be. A step of no time and a process
 # of no memory have no logarithm.
 _LEAST: dict[str, dict[str, float]] = {
     "step": {"at": 0, "time_s": 1e-9, "tokens": 0},
-    "memory": dict.fromkeys(_MEMORY, 1),
+    "memory": {**dict.fromkeys(_MEMORY, 1), _ALLOCATOR: 0},
     "phase": {"time_s": 0},
     "summary": {"num_steps": 0},
 }
 # What a step record has of its own; of the rest what is named like a metric is one.
 _OWN = {"v", "kind", "rank", "at", "step", "time_s", "turn", "tokens", "loss", "model_flops"}
+_TOLD_ONCE = {"compile_time_s"}  # other metrics without a value per step are ours to find out
 _MAX_TOLD = 200
 _INFINITE = 1e300  # a loss beyond it: the mean of a few would be infinite
 
@@ -216,7 +218,7 @@ def _told(steps: Ranks) -> dict[str, Samples]:
         if metric.is_per_step
         else _once_told(metric, steps)
         for metric in map(find, sorted(names))
-        if metric is not None and not metric.is_static
+        if metric is not None and (metric.is_per_step or metric.name in _TOLD_ONCE)
     }
 
 
@@ -255,7 +257,7 @@ def _once(ranks: Ranks) -> dict[str, Samples]:
     """Metrics of which a trial has one value, the maximum over ranks."""
     entries = [entry for rank in ranks for entry in rank]
     found: dict[str, Samples] = {}
-    for name in _MEMORY:
+    for name in (*_MEMORY, _ALLOCATOR):
         values = [e[name] for e in of_kind("memory", entries) if name in e]
         if values:
             found[name] = np.array([max(values)], dtype=np.int64)

@@ -95,7 +95,7 @@ def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
             entry("phase", name="compile", time_s=9.0),
             step(0),
             entry("memory", peak_rss_bytes=rss),
-            entry("memory", peak_allocated_bytes=7),
+            entry("memory", peak_allocated_bytes=7, peak_reserved_bytes=9, allocator_retries=0),
         ]
         for init_s, rss in ((0.5, 2**40), (0.25, 2**40 + 1))
     ]
@@ -104,6 +104,8 @@ def test_memory_and_init_are_the_maximum_over_ranks(tmp_path: Path):
     assert list(found["peak_rss_bytes"]) == [2**40 + 1]
     assert found["peak_rss_bytes"].dtype == np.int64
     assert list(found["peak_allocated_bytes"]) == [7]
+    assert list(found["peak_reserved_bytes"]) == [9]
+    assert list(found["allocator_retries"]) == [0]
     assert list(found["process_group_init_s"]) == [0.5]
 
 
@@ -125,8 +127,9 @@ def test_a_metric_of_the_trial_is_told_by_one_step(tmp_path: Path):
     assert samples(tmp_path, *ranks)["compile_time_s"] == [3.0]
 
 
-def test_facts_that_are_no_metrics_are_left_alone(tmp_path: Path):
+def test_facts_that_are_not_a_steps_to_tell_are_left_alone(tmp_path: Path):
     facts = {"grad_norm": "high", "busbw_bytes_per_s@": None, "speed@5": True}
+    facts |= {"tokens_per_s": 1e9, "peak_rss_bytes": 1, "static_flops": 1}
     assert set(samples(tmp_path, [step(0, **facts), step(1)])) == {"step_time_s"}
 
 
