@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from service import cli
 from workloads.dist import Dist
 from workloads.models.decoder import PRESETS, Decoder
 from workloads.recipe import Training
@@ -231,6 +232,20 @@ def test_layouts_are_counted_by_a_straight_line_and_ranked() -> None:
         assert one.peak_bytes == direct["static_peak_bytes"]
     smallest = min(one.peak_bytes for one in found)
     assert ranked(config, 4, memory_bytes=smallest)[0].peak_bytes == smallest
+
+
+def test_layouts_are_asked_for_on_the_command_line(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = "--world-size 2 --memory-bytes 1e6 --model debug --seq-len 32 --batch-size 1"
+    monkeypatch.setattr(sys, "argv", ["paceline", "static", "--layouts", options])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    header, *rows = capfd.readouterr().out.splitlines()
+    assert header.split()[:3] == ["replicas", "shards", "tensor"]
+    assert len(rows) == 3
+    assert all(row.endswith("does not fit") for row in rows)
 
 
 @pytest.mark.slow

@@ -288,6 +288,7 @@ class TestStatic:
 
     def test_revisions_that_are_no_pair(self, paceline, capsys):
         assert paceline("static", "main") == 2
+        assert paceline("static") == 2
         assert "BASE..CANDIDATE" in capsys.readouterr().err
 
     def test_the_table_and_the_operators_that_explain_it(self, paceline, service, capsys):
