@@ -15,6 +15,7 @@ from service.domain import (
     Arrangement,
     FailureReason,
     Intent,
+    Kind,
     Policy,
     Role,
     Rule,
@@ -23,7 +24,7 @@ from service.domain import (
     Verdict,
 )
 from service.stats.compare import ALGORITHM, VERSION, compare
-from service.stats.comparison import MetricComparison, unmeasured
+from service.stats.comparison import MetricComparison, expected, unmeasured
 from service.stats.pairs import PairEffects
 from service.stats.summary import summarize
 from service.usecases.runs import RunRequest
@@ -170,7 +171,8 @@ class Bench:
         self, run: models.Run, verdict: Verdict, reason: str, case: models.Case | None = None
     ) -> None:
         """Comparisons that only say why there is no measurement."""
-        self.judge(run, case or self.case(run), unmeasured(verdict, reason, POLICY))
+        names = expected(POLICY, Kind.MEASURED)
+        self.judge(run, case or self.case(run), unmeasured(verdict, reason, POLICY, names))
 
     def failed_pair(
         self, run: models.Run, case: models.Case, position: int, reason: FailureReason, detail: str
