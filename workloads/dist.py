@@ -35,7 +35,12 @@ class Dist:
     local_world_size: int | None = None  # ranks per node; None where nobody has told
 
     def replicated(self, model: nn.Module, **options: Any) -> nn.Module:
-        """The model with its gradients averaged over all ranks, bucket by bucket."""
+        """The model with its gradients averaged over all ranks, bucket by bucket.
+
+        Raises ValueError for one without weights.
+        """
+        if any(weight.is_meta for weight in model.parameters()):
+            raise ValueError("init held is for modes that cut the weights over ranks: init whole")
         return DistributedDataParallel(model, device_ids=self.device_ids, **options)
 
     @property

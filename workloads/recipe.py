@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from workloads.dist import Dist, wait_for
 from workloads.flops import model_flops_per_token
 from workloads.harness import Facts
-from workloads.models.decoder import PRESETS, Decoder, DecoderConfig
+from workloads.models.decoder import PRESETS, Decoder, DecoderConfig, draw
 from workloads.transforms import Optimizer, Pass, accumulated, checkpointed, compiled
 
 NUM_BATCHES = 8
@@ -46,6 +46,10 @@ class Recipe:
     ] = "float32"
     checkpointing: Annotated[bool, "recompute each block's activations going backward"] = False
     compile: Annotated[bool, "torch.compile each block before the first step"] = False
+    init: Annotated[
+        Literal["whole", "held"],
+        "draw all weights on every rank, the same in all modes, or those that a rank holds",
+    ] = "whole"
     seed: Annotated[int, "of weights and tokens"] = 1
 
     @property
@@ -100,6 +104,8 @@ class Training:
         self.vocab_size, flops_per_token = decoder.vocab_size, flops_of(config, decoder)
         parallel = parallelize(decoder, config, dist)
         self.model = parallel.model
+        if config.init == "held":
+            draw(parallel.model, dist.device, config.seed, dist.rank)
         self.optimizer = make_optimizer(parallel, config, dist)
         self._config, self._device, self._replica = config, dist.device, parallel.replica
         self._both_ways = accumulated(parallel.both_ways, parallel.model, config.accumulate)
@@ -142,9 +148,13 @@ def make_optimizer(parallel: Parallel, config: Recipe, dist: Dist) -> Optimizer:
 
 
 def make_decoder(config: Recipe, dist: Dist) -> Any:
-    """The decoder, with the same weights on every rank. Raises ValueError for an unknown one."""
+    """The decoder, with the same weights on every rank, or none yet. Raises ValueError for a model
+    that we do not know, and for one of the project's own whose weights are not drawn here.
+    """
+    if ":" in config.model and config.init == "held":
+        raise ValueError(f"how to draw the weights of {config.model} is its own affair: init whole")
     torch.manual_seed(config.seed)
-    with dist.device:
+    with torch.device("meta") if config.init == "held" else dist.device:
         own = ":" in config.model
         decoder = _built(config) if own else Decoder(sizes_of(config), config.seq_len)
     if config.checkpointing:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,15 +65,20 @@ BROKEN = [
 def apart(world_size: int) -> dict[str, dict[str, float]]:
     """How far losses and gradients of each mode lie from those of one process: one launch."""
     modes = MODES[world_size] + ([*BROKEN, *HALVES] if world_size == 2 else [])
+    found = launch("against_single.py", world_size, modes)
+    return {mode: found[_whole(mode)] for mode in modes}
+
+
+def launch(script: str, world_size: int, modes: list[str]) -> dict[str, Any]:
+    """What the script prints of these modes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={world_size}", "tests/integration/against_single.py"]
+    command += [f"--nproc-per-node={world_size}", f"tests/integration/{script}"]
     command += [_whole(mode) for mode in modes]
     environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT)}
     printed = subprocess.run(
         command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, timeout=280
     ).stdout
-    found = json.loads(printed.splitlines()[-1])
-    return {mode: found[_whole(mode)] for mode in modes}
+    return json.loads(printed.splitlines()[-1])
 
 
 def _whole(mode: str) -> str:
@@ -95,3 +101,15 @@ def test_a_wrong_average_or_norm_would_be_noticed(mode: str) -> None:
 @pytest.mark.parametrize("mode", HALVES)
 def test_half_precision_is_near(mode: str) -> None:
     assert 1e-5 < apart(2)[mode]["gradient"] <= HALVES[mode]
+
+
+def test_ranks_draw_only_the_weights_that_they_hold() -> None:
+    modes = ["fsdp", "tensor_parallel", "pipeline", "expert_parallel --model debug-moe"]
+    modes += ["hybrid --stages 1 --shards 1"]
+    found = launch("drawn.py", 2, [*modes, "ddp"])
+    assert "init held is for modes that cut" in found.pop(_whole("ddp"))["refused"]
+    assert len(found) == len(modes)
+    for mode, seen in found.items():
+        first, last = seen["losses"]
+        assert last < first - 0.01, mode
+        assert seen["off"] < 0.1, mode

@@ -5,14 +5,18 @@ C channels of a head, F feed-forward, V vocabulary.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from workloads.models.experts import MixtureOfExperts
+
+STD = 0.02  # of weights at the start
 
 Preset = Literal["debug", "small", "medium", "8b", "70b", "405b", "debug-moe", "small-moe", "8x7b"]
 
@@ -170,12 +174,13 @@ class Decoder(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.dim)
         self.out = nn.Linear(config.dim, config.vocab_size, bias=False)
-        cos_TC, sin_TC = rotary_tables(seq_len, config.head_dim, config.rope_theta)
+        with torch.device("cpu") if self.norm.weight.is_meta else nullcontext():
+            cos_TC, sin_TC = rotary_tables(seq_len, config.head_dim, config.rope_theta)
         self.register_buffer("cos_TC", cos_TC, persistent=False)
         self.register_buffer("sin_TC", sin_TC, persistent=False)
         for weight in self.parameters():
             if weight.dim() > 1:
-                nn.init.normal_(weight, std=0.02)
+                nn.init.normal_(weight, std=STD)
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         T = tokens_BT.shape[1]
@@ -195,3 +200,26 @@ class Decoder(nn.Module):
         )
         all_of_them = sum(weight.numel() for weight in self.parameters())
         return all_of_them - self.embedding.weight.numel() - idle
+
+
+def draw(part: nn.Module, device: torch.device, seed: int, rank: int) -> None:
+    """Give the part of a decoder that a rank holds, made on the meta device, memory and weights.
+
+    Ranks that hold the same shard draw the same. A weight that is no DTensor is the rank's own.
+    """
+    part._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta else t.to(device))
+    for number, weight in enumerate(part.parameters()):
+        held = weight.to_local() if isinstance(weight, DTensor) else weight
+        place = _shard_of(weight) if isinstance(weight, DTensor) else [rank]
+        generator = torch.Generator(device).manual_seed(hash((seed, number, *place)))
+        with torch.no_grad():
+            if weight.dim() > 1:
+                held.normal_(std=STD, generator=generator)
+            else:
+                held.fill_(1.0)
+
+
+def _shard_of(weight: DTensor) -> list[int]:
+    """Where on its mesh a rank's shard is another one than its neighbour's."""
+    places = zip(weight.device_mesh.get_coordinate(), weight.placements, strict=True)
+    return [place for place, placement in places if not placement.is_replicate()]
