@@ -43,7 +43,7 @@ lock: $(READY)
 	  --no-emit-index-url --no-header --no-annotate --upgrade -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .paceline .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .paceline .peers .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # torch comes first, by pip, so that a machine that offers a CPU build is listened to; then uv brings
 # everything else to the locked versions.

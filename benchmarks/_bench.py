@@ -16,13 +16,17 @@ from service.domain import Role
 ROOT = Path(__file__).parents[1]
 
 
-def make_bench(folder: Path, arguments: Mapping[Role, tuple[str, ...]]) -> Bench:
+def make_bench(
+    folder: Path,
+    arguments: Mapping[Role, tuple[str, ...]],
+    environment: Mapping[str, str] | None = None,
+) -> Bench:
     """A bench whose files lie in `folder`; the sides differ in their arguments only."""
     sides = {
         role: PreparedSide(
             python=Path(sys.executable),
             worktree=ROOT,
-            environment={},
+            environment=environment or {},
             arguments=arguments[role],
             software={},
         )
