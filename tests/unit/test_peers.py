@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks import peers
+from benchmarks import _peer, peers
 from benchmarks._peer_packages import ROOT, packages, pins
 from workloads.__main__ import names
 
@@ -55,6 +55,16 @@ def test_both_sides_are_asked_for_the_same(mode: str):
     case = peers.case_of(mode, "small", 60.0)
     assert case.arguments[0] in names()
     assert (case.world_size, case.threads_per_rank) == (peers.NUM_RANKS[mode], 1)
+
+
+@pytest.mark.parametrize(
+    "extra", [["--precision", "bfloat16"], ["--accumulate", "2"], ["--clip", "0"]]
+)
+def test_a_side_refuses_what_a_peer_would_not_heed(extra: list[str], capsys):
+    arguments = [*peers.case_of("single", "debug", 60.0).arguments, "--trainer", "fabric"]
+    with pytest.raises(SystemExit):
+        _peer.main([*arguments, *extra])
+    assert f"unrecognized arguments: {extra[0]}" in capsys.readouterr().err
 
 
 def test_pins_are_exact():
