@@ -21,7 +21,10 @@ def make_bench(
     arguments: Mapping[Role, tuple[str, ...]],
     environment: Mapping[str, str] | None = None,
 ) -> Bench:
-    """A bench whose files lie in `folder`; the sides differ in their arguments only."""
+    """A bench whose files lie in `folder`; the sides differ in their arguments only.
+
+    `environment` is added to the variables of both.
+    """
     sides = {
         role: PreparedSide(
             python=Path(sys.executable),

@@ -1,4 +1,4 @@
-"""Do our training workloads do the work that others get done? Tokens/s against two peers.
+"""Are our training workloads as fast as what people train with? Tokens/s against two peers.
 
 The peers are transformers' Trainer and Lightning Fabric, both with transformers' Llama, each a
 script to read: _peer_transformers.py and _peer_fabric.py. A workload that wastes time would hide a
@@ -13,7 +13,7 @@ or recomputes activations, none logs within a step. What differs:
 - Llama shifts the labels, so the last position of a sequence has no loss.
 - The Trainer shuffles its sequences and fetches them by its DataLoader, and decays no norms.
 
-Trainer on a CPU has no FSDP (accelerate shards on accelerators only), so that mode has one peer.
+The Trainer has no FSDP on a CPU (accelerate shards on accelerators only): fsdp has one peer.
 At first use their packages are installed into .peers/, by uv from the index: _peer_packages.py.
 """
 
