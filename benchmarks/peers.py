@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("--modes", nargs="+", default=list(NUM_RANKS), choices=NUM_RANKS)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
     parser.add_argument(
-        "--seconds", type=float, default=600.0, help="a pair may take, its start included"
+        "--seconds", type=float, default=600.0, help="a pair may take, start and end included"
     )
     arguments = parser.parse_args()
     if arguments.pairs < 2:
