@@ -58,6 +58,11 @@ class Metric:
         return self.name.startswith("static_")
 
     @property
+    def is_told(self) -> bool:
+        """Whether steps tell it, which those of some workloads do only."""
+        return self.is_per_step and self.name != "step_time_s"
+
+    @property
     def worse_sign(self) -> int:
         """+1 where a larger value is worse, -1 where a smaller one is."""
         return 1 if self.better is Better.LOWER else -1

@@ -45,8 +45,13 @@ def is_settled(comparisons: Iterable[MetricComparison]) -> bool:
 
 
 def expected(policy: Policy, kind: Kind) -> list[str]:
-    """Metrics that a case of this kind is judged on at least: its first, and what policy names."""
-    named = [name for name in policy.metrics if is_of(kind, name)]
+    """Metrics that a case of this kind is judged on at least: its first, and what policy names.
+
+    A rule for what only some workloads tell asks nothing of the others.
+    """
+    named = [
+        name for name in policy.metrics if is_of(kind, name) and not metric_named(name).is_told
+    ]
     return ordered([*named, _FIRST[kind]])
 
 

@@ -133,10 +133,10 @@ def _counts(trial: models.Trial) -> Counts:
 def _missing(
     judged: Collection[str], evidence: _Evidence, policy: Policy
 ) -> list[MetricComparison]:
-    """Gating metrics that the policy names or a side reported, and that are not judged: no pass."""
+    """Gating metrics that are expected, or that a side reported, and not judged: no pass."""
     covered = {covers for name in judged for covers in covered_by(name)}
     found = []
-    for name in ordered(evidence.reported.union(policy.metrics) - covered):
+    for name in ordered(evidence.reported.union(expected(policy, Kind.MEASURED)) - covered):
         rule = policy.rule(name)
         is_expected = metric_named(name).stands_in_for is None and is_of(Kind.MEASURED, name)
         if rule is not None and rule.gate and is_expected:

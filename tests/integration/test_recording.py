@@ -198,6 +198,15 @@ def test_a_gating_metric_that_nobody_measured_is_missing(session: Session, job: 
     assert {row.metric for row in results.comparisons(session, [job.id])} == set(found)
 
 
+def test_a_rule_for_what_only_some_workloads_tell_asks_nothing_of_others(
+    session: Session, job: models.Job
+):
+    told = {"busbw_bytes_per_s": Rule(min_effect=0.1, gate=True)}
+    record(session, job, *pairs_with(0.0, 5))
+    found = by_metric(session, job, Policy(metrics={**POLICY.metrics, **told}))
+    assert found.keys().isdisjoint(told)
+
+
 @pytest.mark.parametrize("silent", list(Role))
 @pytest.mark.parametrize(
     ("arrangement", "metric", "where"),

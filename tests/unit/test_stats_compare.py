@@ -302,7 +302,8 @@ def test_nothing_is_settled_without_a_gating_metric():
 
 
 def test_unmeasured_covers_what_the_policy_names():
-    policy = Policy(metrics={"tokens_per_s": Rule(min_effect=0.03, gate=False)})
+    rule = Rule(min_effect=0.03, gate=False)
+    policy = Policy(metrics={"tokens_per_s": rule, "busbw_bytes_per_s": rule})
     names = expected(policy, Kind.MEASURED)
     comparisons = unmeasured(Verdict.BROKEN, "The candidate ran out of memory.", policy, names)
     assert [item.metric for item in comparisons] == ["step_time_s", "tokens_per_s"]
