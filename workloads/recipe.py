@@ -175,6 +175,8 @@ def sizes_of(config: Recipe) -> DecoderConfig:
     """Sizes of the preset. Raises ValueError for a model that is none."""
     if config.model not in PRESETS:
         raise ValueError(f"model {config.model!r} is no preset; there are {', '.join(PRESETS)}")
+    if config.num_layers < 0:
+        raise ValueError(f"num_layers is {config.num_layers}; give 0 for the preset's, or more")
     preset = PRESETS[config.model]
     return replace(preset, num_layers=config.num_layers) if config.num_layers else preset
 

@@ -49,6 +49,7 @@ def ranks(world_size: int) -> Dist:
         (hybrid, 4, {"stages": 4, "shards": 1, "tensor": 1}, "too few for 4 stages"),
         (single, 1, {"accumulate": 3}, "4 has no 3 equal parts"),
         (single, 1, {"accumulate": 0}, "4 has no 0 equal parts"),
+        (single, 1, {"num_layers": -1}, "num_layers is -1; give 0"),
         (single, 1, {"model": "huge"}, "'huge' is no preset; there are debug, small"),
         (pipeline, 2, {"accumulate": 2}, "set those, not accumulate"),
         (pipeline, 4, {}, "2 blocks, too few for 4 stages"),
