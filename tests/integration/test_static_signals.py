@@ -79,6 +79,10 @@ def test_a_repetition_counts_the_same() -> None:
     assert signals(fsdp, config, 64) == signals(fsdp, config, 64)
 
 
+def test_weights_that_are_drawn_where_they_are_held_count_alike() -> None:
+    assert counted(fsdp, 8, init="held") == counted(fsdp, 8)
+
+
 def test_ranks_count_alike() -> None:
     config = fsdp.Config(**SIZES)
     assert signals(fsdp, config, 8, 0).metrics == signals(fsdp, config, 8, 7).metrics
@@ -185,6 +189,7 @@ def test_a_change_in_each_block_is_caught_with_its_size(
         (pipeline, 2, {"microbatches": 2}, "pipelines, experts and models that look at values"),
         (expert_parallel, 2, {"model": "debug-moe"}, "depends on the data of a tensor"),
         (single, 1, {"precision": "float16"}, "count bfloat16"),
+        (single, 1, {"compile": True}, "leave compile out"),
         (fsdp, 4, {"replicas": 3}, "do not make 3 equal groups"),
     ],
 )

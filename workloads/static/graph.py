@@ -1,5 +1,6 @@
 """How often torch.compile would have to give up: breaks in the graph of a whole model."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ def num_graph_breaks(config: Any, dist: Dist) -> int:
 
     One that it cannot go on from, as within a loop, is met once: the rest is not traced at all.
     """
-    decoder = make_decoder(config, dist)
+    decoder = make_decoder(replace(config, init="whole"), dist)
     tokens_BT = torch.zeros(config.batch_size, config.seq_len, dtype=torch.long)
     torch._dynamo.reset()
     met = counters["graph_break"]

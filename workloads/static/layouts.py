@@ -15,7 +15,7 @@ from typing import Any
 
 from workloads.__main__ import parser
 from workloads.recipe import sizes_of
-from workloads.static.signals import signals
+from workloads.static.signals import costs
 from workloads.training import hybrid
 
 _FEW = 4  # blocks: with fewer the peak of memory may lie elsewhere
@@ -69,7 +69,7 @@ def _counted(config: hybrid.Config, replicas: int, shards: int, tensor: int) -> 
         batch_size=config.batch_size * tensor,
     )
     num_layers = sizes_of(config).num_layers
-    few, more = (_costs(replace(laid_out, num_layers=number)) for number in (_FEW, _FEW + 1))
+    few, more = (_totals(replace(laid_out, num_layers=number)) for number in (_FEW, _FEW + 1))
     flops, communicated_bytes, peak_bytes = (
         a + (num_layers - _FEW) * (b - a) for a, b in zip(few, more, strict=True)
     )
@@ -83,14 +83,10 @@ def _counted(config: hybrid.Config, replicas: int, shards: int, tensor: int) -> 
     )
 
 
-def _costs(config: hybrid.Config) -> tuple[int, int, int]:
+def _totals(config: hybrid.Config) -> tuple[int, int, int]:
     """FLOPs, bytes of all collectives, and bytes of memory at the peak."""
-    world_size = config.replicas * config.shards * config.tensor
-    found = signals(hybrid, config, world_size).metrics
-    communicated = [
-        count for name, count in found.items() if name.startswith("static_collective_bytes@")
-    ]
-    return found["static_flops"], sum(communicated), found["static_peak_bytes"]
+    counts, memory = costs(hybrid, config, config.replicas * config.shards * config.tensor)
+    return counts.flops, counts.collective_bytes.total(), memory.peak.total()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """The cost signals of one step of a training workload, the same at every repetition."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,8 +27,19 @@ class Signals:
 
 def signals(workload: Any, config: Any, world_size: int, rank: int = 0) -> Signals:
     """What a step costs the rank. Raises ValueError for what does not divide or depends on data."""
+    counts, memory = costs(workload, config, world_size, rank)
+    with fake_world(world_size, rank) as dist:
+        num_breaks = num_graph_breaks(config, dist)
+    metrics = _metrics(counts, memory) | {"static_num_graph_breaks": num_breaks}
+    return Signals(metrics=metrics, operators=dict(counts.operators))
+
+
+def costs(workload: Any, config: Any, world_size: int, rank: int = 0) -> tuple[Counts, Memory]:
+    """What ran in a step of the rank, and the memory that took; see signals."""
     if config.precision == "float16":
         raise ValueError("float16 scales the loss by what gradients come out: count bfloat16")
+    if config.compile:
+        raise ValueError("what torch.compile makes of a block is not counted: leave compile out")
     try:
         with fake_world(world_size, rank) as dist:
             training = Training(config, dist, workload.parallelize)
@@ -38,13 +49,10 @@ def signals(workload: Any, config: Any, world_size: int, rank: int = 0) -> Signa
                 training.step(window_BT)
             with Counts() as counts:
                 training.step(window_BT)
-            del training  # the model is made once more, by itself
-            num_breaks = num_graph_breaks(replace(config, compile=False), dist)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         detail = "pipelines, experts and models that look at values cannot be counted"
         raise ValueError(f"a step depends on the data of a tensor ({error}): {detail}") from error
-    metrics = _metrics(counts, memory) | {"static_num_graph_breaks": num_breaks}
-    return Signals(metrics=metrics, operators=dict(counts.operators))
+    return counts, memory
 
 
 def _metrics(counts: Counts, memory: Memory) -> dict[str, int]:
