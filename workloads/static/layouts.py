@@ -10,7 +10,9 @@ models of few blocks are counted and the rest is a straight line.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
 from workloads.__main__ import parser
@@ -39,9 +41,13 @@ def ranked(config: hybrid.Config, world_size: int, memory_bytes: float) -> list[
     Bytes within a node are cheaper than those between nodes; the counts do not tell them apart.
     Raises ValueError where no layout divides.
     """
-    found = [_counted(config, *sizes) for sizes in sizes_for(config, world_size)]
-    if not found:
+    sizes = list(sizes_for(config, world_size))
+    if not sizes:
         raise ValueError(f"no layout of {config.model} divides {world_size} ranks")
+    # torch remembers the groups of a world that is gone: each count has a process of its own.
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        counting = [(one, _started(processes, config, *one)) for one in sizes]
+        found = [_layout(sizes_of(config).num_layers, *each) for each in counting]
     return sorted(found, key=lambda one: (one.peak_bytes > memory_bytes, one.communicated_bytes))
 
 
@@ -59,7 +65,13 @@ def divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
-def _counted(config: hybrid.Config, replicas: int, shards: int, tensor: int) -> Layout:
+Totals = tuple[int, int, int]  # FLOPs, bytes of all collectives, and of memory at the peak
+
+
+def _started(
+    processes: Executor, config: hybrid.Config, replicas: int, shards: int, tensor: int
+) -> list[Future[Totals]]:
+    """Counts of the model with few blocks and with one more, on their way."""
     laid_out = replace(
         config,
         stages=1,
@@ -68,11 +80,26 @@ def _counted(config: hybrid.Config, replicas: int, shards: int, tensor: int) -> 
         tensor=tensor,
         batch_size=config.batch_size * tensor,
     )
-    num_layers = sizes_of(config).num_layers
-    few, more = (_totals(replace(laid_out, num_layers=number)) for number in (_FEW, _FEW + 1))
+    return [
+        processes.submit(_totals, replace(laid_out, num_layers=number))
+        for number in (_FEW, _FEW + 1)
+    ]
+
+
+def _totals(config: hybrid.Config) -> Totals:
+    counts, memory = costs(hybrid, config, config.replicas * config.shards * config.tensor)
+    return counts.flops, counts.collective_bytes.total(), memory.peak.total()
+
+
+def _layout(
+    num_layers: int, sizes: tuple[int, int, int], counting: Sequence[Future[Totals]]
+) -> Layout:
+    """The layout with all its blocks, on the straight line through both counts."""
+    few, more = (count.result() for count in counting)
     flops, communicated_bytes, peak_bytes = (
         a + (num_layers - _FEW) * (b - a) for a, b in zip(few, more, strict=True)
     )
+    replicas, shards, tensor = sizes
     return Layout(
         replicas=replicas,
         shards=shards,
@@ -81,12 +108,6 @@ def _counted(config: hybrid.Config, replicas: int, shards: int, tensor: int) -> 
         communicated_bytes=communicated_bytes,
         peak_bytes=peak_bytes,
     )
-
-
-def _totals(config: hybrid.Config) -> tuple[int, int, int]:
-    """FLOPs, bytes of all collectives, and bytes of memory at the peak."""
-    counts, memory = costs(hybrid, config, config.replicas * config.shards * config.tensor)
-    return counts.flops, counts.collective_bytes.total(), memory.peak.total()
 
 
 def main(arguments: Sequence[str]) -> int:
