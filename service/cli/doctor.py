@@ -12,8 +12,8 @@ from rich.table import Table
 from runners.isolation import trial_account
 from service.cli.client import Client, RequestFailed
 from service.config import Settings
-from service.diagnosis import machine, stores
-from service.diagnosis.finding import Finding, Level, failure, ok, warning, worst_first
+from service.doctor import machine, stores
+from service.doctor.finding import Finding, Level, failure, ok, warning, worst_first
 from service.errors import Refused, ServiceUnreachable
 
 _MARKS = {

@@ -1,6 +1,6 @@
 """training.ddp with one thing wrong in every step: what a diagnosis must name.
 
-Started by test_diagnosis.py under torchrun. One launch profiles all the sides, one after the other,
+Started by test_causes.py under torchrun. One launch profiles all the sides, one after the other,
 each into a folder of its own name.
 """
 

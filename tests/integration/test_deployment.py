@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 
 from service.config import Settings
 from service.db import migration
-from service.diagnosis import stores
-from service.diagnosis.finding import Level
+from service.doctor import stores
+from service.doctor.finding import Level
 from tests import postgres
 from tests.architecture import deployment
 from tests.architecture.source import ROOT

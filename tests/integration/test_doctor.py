@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 
 from service import cli
 from service.config import Settings
-from service.diagnosis import stores
-from service.diagnosis.finding import Level
+from service.doctor import stores
+from service.doctor.finding import Level
 
 
 def levels(engine: Engine) -> dict[str, Level]:

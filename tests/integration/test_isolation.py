@@ -24,7 +24,7 @@ from runners.origin import site_packages
 from runners.worktree import Worktree
 from service.cli import doctor
 from service.config import Settings
-from service.diagnosis.finding import Level
+from service.doctor.finding import Level
 from service.domain import Status
 from service.errors import Refused
 from tests.conftest import missing, postgres_database

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from service.config import Settings
-from service.diagnosis import machine, stores
-from service.diagnosis.finding import Level, failure, ok, warning, worst_first
+from service.doctor import machine, stores
+from service.doctor.finding import Level, failure, ok, warning, worst_first
 
 GIB = 2**30
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from service.diagnosis.finding import Finding, failure, ok
+from service.doctor.finding import Finding, failure, ok
 
 _PR_GET_CHILD_SUBREAPER = 37
 _GIT = (2, 17)

@@ -17,7 +17,7 @@ from service.config import Settings
 from service.db import leases, migration
 from service.db.postgres_programs import cut_off
 from service.db.session import make_engine
-from service.diagnosis.finding import Finding, failure, ok, warning
+from service.doctor.finding import Finding, failure, ok, warning
 
 _SKEW_S = 2.0
 _GIB = 2**30
