@@ -21,10 +21,8 @@ from workloads.dist import (
     backend_for,
     clock_for,
     memory_of,
-    num_profiled_steps,
     process_group,
 )
-from workloads.profiling import Plan, make_plan, profiled
 from workloads.records import Records
 from workloads.turns import StepSink, Turns
 
@@ -89,16 +87,15 @@ def _rate(steps: Sequence[Facts], work: str) -> float:
 
 
 def measure(workload: Workload, config: Any) -> None:
-    """Run a workload as this rank, profiled where that is asked for."""
-    plan = make_plan(num_profiled_steps(), num_warmup(config.steps), config.steps)
+    """Run a workload as this rank."""
     with Records() as records, process_group() as dist:
-        drive(workload, config, dist, records, plan)
+        drive(workload, config, dist, records)
 
 
-def drive(workload: Workload, config: Any, dist: Dist, records: Records, plan: Plan | None) -> None:
+def drive(workload: Workload, config: Any, dist: Dist, records: Records) -> None:
     """Write the records of one trial: environment, set-up, steps, memory; print its summary.
 
-    A trial that is profiled ends with its profile, and has no summary: its steps are slower.
+    A trial that is profiled has none: its steps are slower.
     """
     name = workload.__name__.removeprefix("workloads.")
     facts = environment(dist, config)
@@ -110,14 +107,13 @@ def drive(workload: Workload, config: Any, dist: Dist, records: Records, plan: P
     records.phase("setup", time.perf_counter() - start)
 
     meter = Meter(records)
-    turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
-    with profiled(plan, dist.device, records) as step_done:
-        while turns.step():
-            turns.note(**next(steps))
-            step_done()
+    turns = Turns(config.steps, meter, **clock_for(dist.device))
+    while turns.step():
+        turns.note(**next(steps))
     if memory := memory_of(dist.device):
         records.memory(**memory)
-    if dist.rank == 0 and not plan and (summary := meter.summary(facts["peak_flops_per_s"])):
+    summary = meter.summary(facts["peak_flops_per_s"])
+    if dist.rank == 0 and summary and not turns.profiler:
         print(summary, flush=True)
 
 
