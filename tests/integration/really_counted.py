@@ -1,8 +1,12 @@
-"""Run under torchrun: counts of a step that really communicates, as JSON: FLOPs and collectives."""
+"""Run under torchrun: counts of a step that really communicates, by rank and as JSON: FLOPs and
+collectives.
+"""
 
 import json
 import sys
 from importlib import import_module
+
+import torch.distributed as c10d
 
 from workloads.__main__ import parser
 from workloads.dist import process_group
@@ -20,8 +24,10 @@ def main(name: str, *options: str) -> None:
         with Counts() as counts:
             training.step(window_BT)
         found = [counts.flops, counts.num_collectives, counts.collective_bytes]
+        by_rank: list[object] = [None] * dist.world_size
+        c10d.all_gather_object(by_rank, found)
         if dist.rank == 0:
-            print(json.dumps(found))
+            print(json.dumps(by_rank))
 
 
 if __name__ == "__main__":

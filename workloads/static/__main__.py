@@ -26,7 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     trained = [name for name in names() if name.startswith("training.")]
     options.add_argument("workload", choices=trained)
     options.add_argument("--world-size", type=int, default=1, help="ranks of the job")
-    options.add_argument("--rank", type=int, default=0, help="the rank to count")
+    options.add_argument(
+        "--rank", type=int, help="the rank to count; else 0, or one of each place in a pipeline"
+    )
     own, rest = options.parse_known_args(arguments)
     workload: Any = import_module(f"workloads.{own.workload}")
     config = workload.Config(**vars(parser(own.workload, workload.Config).parse_args(rest)))

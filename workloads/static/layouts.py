@@ -10,14 +10,13 @@ models of few blocks are counted and the rest is a straight line.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Any
 
 from workloads.__main__ import parser
 from workloads.recipe import sizes_of
-from workloads.static.signals import costs
+from workloads.static.signals import costs, processes
 from workloads.training import hybrid
 
 _FEW = 4  # blocks: with fewer the peak of memory may lie elsewhere
@@ -44,9 +43,8 @@ def ranked(config: hybrid.Config, world_size: int, memory_bytes: float) -> list[
     sizes = list(sizes_for(config, world_size))
     if not sizes:
         raise ValueError(f"no layout of {config.model} divides {world_size} ranks")
-    # torch remembers the groups of a world that is gone: each count has a process of its own.
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
-        counting = [(one, _started(processes, config, *one)) for one in sizes]
+    with processes() as started:
+        counting = [(one, _started(started, config, *one)) for one in sizes]
         found = [_layout(sizes_of(config).num_layers, *each) for each in counting]
     return sorted(found, key=lambda one: (one.peak_bytes > memory_bytes, one.communicated_bytes))
 
@@ -69,7 +67,7 @@ Totals = tuple[int, int, int]  # FLOPs, bytes of all collectives, and of memory 
 
 
 def _started(
-    processes: Executor, config: hybrid.Config, replicas: int, shards: int, tensor: int
+    started: Executor, config: hybrid.Config, replicas: int, shards: int, tensor: int
 ) -> list[Future[Totals]]:
     """Counts of the model with few blocks and with one more, on their way."""
     laid_out = replace(
@@ -81,14 +79,13 @@ def _started(
         batch_size=config.batch_size * tensor,
     )
     return [
-        processes.submit(_totals, replace(laid_out, num_layers=number))
-        for number in (_FEW, _FEW + 1)
+        started.submit(_totals, replace(laid_out, num_layers=number)) for number in (_FEW, _FEW + 1)
     ]
 
 
 def _totals(config: hybrid.Config) -> Totals:
-    counts, memory = costs(hybrid, config, config.replicas * config.shards * config.tensor)
-    return counts.flops, counts.collective_bytes.total(), memory.peak.total()
+    found = costs(hybrid, config, config.replicas * config.shards * config.tensor)
+    return found.flops, found.collective_bytes.total(), found.peak_bytes
 
 
 def _layout(

@@ -27,7 +27,7 @@ class Memory(TorchDispatchMode):
     it.
     """
 
-    def __init__(self, model: nn.Module, state: Iterable[Tensor]) -> None:
+    def __init__(self, model: nn.Module, state: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self._held: dict[int, tuple[weakref.ref[Any], str, int]] = {}
         self._live: Counter[str] = Counter()
@@ -38,8 +38,13 @@ class Memory(TorchDispatchMode):
             self._hooks.append(weight.register_post_accumulate_grad_hook(self._on_gradient))
         for buffer in model.buffers():
             self._see(buffer, BUFFERS)
+        self.start_over(state)
+
+    def start_over(self, state: Iterable[Tensor]) -> None:
+        """Forget the peak but not what is held, of which this is the optimizer's."""
         for value in state:
             self._see(value, OPTIMIZER)
+        self.peak = +self._live
 
     def __enter__(self) -> "Memory":
         self._resizing = _watch_resizing(self._on_resize)
@@ -82,7 +87,7 @@ class Memory(TorchDispatchMode):
         self._held[key] = (weakref.ref(storage, lambda _: self._drop(key)), kind, storage.nbytes())
         self._live[kind] += storage.nbytes()
         if self._live.total() > self.peak.total():
-            self.peak = self._live.copy()
+            self.peak = +self._live  # without categories of which nothing is left
 
     def _drop(self, key: int) -> None:
         if key in self._held:

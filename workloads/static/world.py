@@ -17,6 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from workloads.dist import Dist
 from workloads.static.buckets import Buckets
+from workloads.static.stages import without_neighbours
 
 CPU = torch.device("cpu")
 
@@ -43,7 +44,7 @@ def fake_world(world_size: int, rank: int) -> Iterator[Dist]:
     c10d.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     dist = _Rank(rank=rank, world_size=world_size, device=CPU, device_name="cpu", init_time_s=0.0)
     try:
-        with _real_meshes(), FakeTensorMode(allow_non_fake_inputs=True):
+        with _real_meshes(), without_neighbours(), FakeTensorMode(allow_non_fake_inputs=True):
             yield dist
     finally:
         c10d.destroy_process_group()

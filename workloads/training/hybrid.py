@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from workloads.dist import Dist
 from workloads.harness import Facts
@@ -70,11 +71,17 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     )
     return Parallel(
         model=stages,
-        both_ways=pipeline.passes(stages, config, dist, pipe),
+        both_ways=pipeline.passes(stages, config, dist, pipe, _passed(config)),
         replica=replica,
         ranks_per_replica=config.stages * config.tensor,
         stages=pipe.group,
     )
+
+
+def _passed(config: Config) -> Tensor:
+    """What this rank passes on: its part of the sequence, in the precision of its parameters."""
+    parts = config.tensor if config.sequence_parallel else 1
+    return pipeline.passed(config, config.half or torch.float32, parts)
 
 
 def _cut(stage: nn.Module, mesh: Any, config: Config) -> nn.Module:

@@ -94,7 +94,7 @@ def parallelize(decoder: Any, config: Config, dist: Dist) -> Parallel:
     model = stages_of(decoder, config, pipe)
     return Parallel(
         model=model,
-        both_ways=passes(model, config, dist, pipe),
+        both_ways=passes(model, config, dist, pipe, passed(config)),
         replica=0,
         ranks_per_replica=dist.world_size,
         stages=pipe.group,
@@ -124,8 +124,22 @@ def stages_of(decoder: Decoder, config: Config, pipe: Pipe) -> nn.ModuleList:
     return nn.ModuleList(Stage(decoder, index, num_stages) for index in indices)
 
 
-def passes(model: nn.ModuleList, config: Config, dist: Dist, pipe: Pipe) -> Pass:
-    """Forward and backward of all microbatches; every rank has the loss."""
+def passed(
+    config: Config, dtype: torch.dtype = torch.float32, parts_of_sequence: int = 1
+) -> Tensor:
+    """What a stage passes on of a microbatch, without data."""
+    sequence = config.seq_len // parts_of_sequence
+    shape = (config.batch_size // config.microbatches, sequence, sizes_of(config).dim)
+    return torch.empty(shape, dtype=dtype, device="meta", requires_grad=True)
+
+
+def passes(
+    model: nn.ModuleList, config: Config, dist: Dist, pipe: Pipe, passed_BTD: Tensor
+) -> Pass:
+    """Forward and backward of all microbatches; every rank has the loss.
+
+    torch finds out by itself what stages pass on to each other, and warns if it is something else.
+    """
     num_stages = config.stages_per_rank * pipe.size
     indices = [stage.index for stage in model]
     is_first, is_last = 0 in indices, num_stages - 1 in indices
@@ -135,7 +149,14 @@ def passes(model: nn.ModuleList, config: Config, dist: Dist, pipe: Pipe) -> Pass
         return counts * loss_of(logits_BTV, targets_BT)
 
     made = [
-        PipelineStage(stage, index, num_stages, dist.device, group=pipe.group)
+        PipelineStage(
+            stage,
+            index,
+            num_stages,
+            dist.device,
+            input_args=passed_BTD if index else None,
+            group=pipe.group,
+        )
         for stage, index in zip(model, indices, strict=True)
     ]
     schedule: Any = get_schedule_class(config.schedule)(
