@@ -8,7 +8,7 @@ import numpy as np
 from runners.samples import Reading, lost, of_kind, read_ranks
 from service.db.base import Samples
 from service.domain import Failure, FailureReason
-from service.metrics import find
+from service.metrics import find, metric_named
 
 _ALWAYS = "static_flops"
 _MAX_COUNTS = 200
@@ -57,7 +57,7 @@ def _samples(metrics: dict[str, Any]) -> dict[str, Samples]:
     known = {name for name in metrics if (metric := find(name)) and metric.is_static}
     if _ALWAYS not in known:
         raise ValueError(f"A static record has no {_ALWAYS}, which every one counts.")
-    return {name: np.array([_count(name, metrics[name])]) for name in sorted(known)}
+    return {name: np.array([_value(name, metrics[name])]) for name in sorted(known)}
 
 
 def _operators(entry: dict[str, Any]) -> dict[str, int]:
@@ -66,6 +66,15 @@ def _operators(entry: dict[str, Any]) -> dict[str, int]:
         if not name.isprintable() or len(name) > _MAX_NAME:
             raise ValueError(f"an operator of a static record is called {name[:80]!a}")
     return {name: _count(name, calls) for name, calls in operators.items()}
+
+
+def _value(name: str, value: Any) -> float:
+    """A count, or a share of one where the metric is a ratio."""
+    if metric_named(name).unit != "ratio":
+        return _count(name, value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"{name[:80]} of a static record is {str(value)[:80]!r}, no ratio")
+    return float(value)
 
 
 def _count(name: str, value: Any) -> int:

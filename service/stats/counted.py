@@ -25,11 +25,11 @@ Calls = tuple[str, int, int]
 class Counts:
     """What was counted of a side, by metric; how often it calls each operator; and whose torch."""
 
-    values: Mapping[str, int]
+    values: Mapping[str, float]
     operators: Mapping[str, int] = field(default_factory=dict)
     torch: str | None = None
 
-    def of(self, metric: str) -> int | None:
+    def of(self, metric: str) -> float | None:
         """Its count: 0 of a kind that does not occur, None where nobody counted."""
         return self.values.get(metric, 0 if "@" in metric else None)
 
@@ -63,7 +63,7 @@ def differing(baseline: Mapping[str, int], candidate: Mapping[str, int]) -> list
 
 
 def _comparison(
-    metric: str, rule: Rule, before: int, after: int, baseline: Counts, candidate: Counts
+    metric: str, rule: Rule, before: float, after: float, baseline: Counts, candidate: Counts
 ) -> MetricComparison:
     verdict, effect = _judge(metric, rule, before, after)
     operators = differing(baseline.operators, candidate.operators)
@@ -86,7 +86,7 @@ def _comparison(
     )
 
 
-def _judge(metric: str, rule: Rule, before: int, after: int) -> tuple[Verdict, float | None]:
+def _judge(metric: str, rule: Rule, before: float, after: float) -> tuple[Verdict, float | None]:
     """Verdict and effect: any difference is a change, unless the policy tolerates its size."""
     if before == after:
         return Verdict.NO_CHANGE, 0.0
@@ -98,7 +98,7 @@ def _judge(metric: str, rule: Rule, before: int, after: int) -> tuple[Verdict, f
     return Verdict.REGRESSION if is_worse else Verdict.IMPROVEMENT, effect
 
 
-def _observed(metric: str, before: int, after: int, effect: float | None) -> str:
+def _observed(metric: str, before: float, after: float, effect: float | None) -> str:
     """`Collectives, all gather: 65 before, 66 now (+1, +1.5 %).`"""
     metric_ = metric_named(metric)
     told_before, told_after = quantities(before, after, metric_.unit)
@@ -109,7 +109,7 @@ def _observed(metric: str, before: int, after: int, effect: float | None) -> str
     return f"{metric_.title}: {told_before} before, {told_after} now ({difference}{ratio})."
 
 
-def _tolerance(rule: Rule, verdict: Verdict, before: int, after: int) -> list[str]:
+def _tolerance(rule: Rule, verdict: Verdict, before: float, after: float) -> list[str]:
     if verdict is not Verdict.NO_CHANGE or before == after:
         return []
     return [f"No change: the policy tolerates {fraction_percent(rule.min_effect)}."]
@@ -148,7 +148,7 @@ def _parameters(
     }
 
 
-def _absence(metric: str, before: int | None) -> str:
+def _absence(metric: str, before: float | None) -> str:
     """Which side has no count: a program that stops counting does not do nothing."""
     role, other = ("baseline", "candidate") if before is None else ("candidate", "baseline")
     return f"The {role} counted no {metric}; the {other} did."

@@ -36,7 +36,9 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A count in a unit for people: `65`, `27.96 GiB`, `215.2 TFLOP`."""
+    """A count in a unit for people: `65`, `27.96 GiB`, `215.2 TFLOP`; `0.2727` of a ratio."""
+    if unit == "ratio":
+        return f"{value:.4g}"
     if not unit:
         return f"{value:,.0f}"
     base, prefixes, short = _BINARY if unit == "bytes" else (*_DECIMAL, unit)
@@ -47,15 +49,16 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.4g} {prefix}{short}" if abs(value) < 1e4 else f"{value:,.0f} {prefix}{short}"
 
 
-def quantities(before: int, after: int, unit: str) -> tuple[str, str]:
+def quantities(before: float, after: float, unit: str) -> tuple[str, str]:
     """Two counts; to the last digit where rounding would hide that they differ."""
     told = quantity(before, unit), quantity(after, unit)
     if before != after and told[0] == told[1]:
-        return f"{before:,} {unit}", f"{after:,} {unit}"
+        shown = "" if unit == "ratio" else f" {unit}"
+        return f"{before:,}{shown}", f"{after:,}{shown}"
     return told
 
 
-def change(difference: int, unit: str) -> str:
+def change(difference: float, unit: str) -> str:
     """A difference of counts: `+1`, `-12.5 MiB`."""
     return f"{'+' if difference > 0 else ''}{quantity(difference, unit)}"
 

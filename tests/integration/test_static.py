@@ -26,7 +26,7 @@ EIGHT_B = factories.case(
 class Counting(Lab):
     """A lab whose solo trials count these."""
 
-    counts: dict[Role, dict[str, int]]
+    counts: dict[Role, dict[str, float]]
     operators: dict[Role, dict[str, int]]
 
     def measure_solo(self, bench: Bench, case: Case, role: Role) -> TrialResult:
@@ -67,6 +67,15 @@ def test_one_collective_more_is_a_regression_that_names_its_operator(lab: Counti
     assert (found[GATHERS].baseline_value, found[GATHERS].candidate_value) == (65, 66)
     assert found[FLOPS].verdict is Verdict.NO_CHANGE
     assert "aten.mm: 87 -> 88" in reasons(run)
+
+
+def test_a_schedule_that_idles_more_is_a_regression(lab: Counting):
+    for role, bubble in zip(Role, (3 / 19, 3 / 11), strict=True):
+        lab.counts[role]["static_bubble_ratio"] = bubble
+    run = lab.measure(lab.job(cases=[EIGHT_B]))
+    assert run.headline == (
+        "Regression: 8b: Pipeline bubble: 0.1579 before, 0.2727 now (+0.1148, +72.7 %)."
+    )
 
 
 def test_a_kind_of_collective_that_is_new_has_a_value_on_both_sides(lab: Counting):

@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -41,11 +41,11 @@ def num_bytes_of(model: str) -> int:
     return 4 * sum(weight.numel() for weight in Decoder(PRESETS[model], 32).parameters())
 
 
-def counted(workload: Any, world_size: int = 1, **options: Any) -> dict[str, int]:
+def counted(workload: Any, world_size: int = 1, **options: Any) -> dict[str, float]:
     return signals(workload, workload.Config(**{**SIZES, **options}), world_size).metrics
 
 
-def changed(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+def changed(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """By how much each count differs; memory is left out."""
     return {
         name: after.get(name, 0) - before.get(name, 0)
@@ -124,6 +124,14 @@ def test_stages_together_do_what_one_rank_does_alone() -> None:
     assert found["static_num_collectives@send"] == found["static_num_collectives@recv"] == 16
     passed = 4 * 8 * 32 * PRESETS["debug"].dim
     assert found["static_collective_bytes@send"] == 2 * passed
+
+
+def test_a_schedule_that_idles_less_is_seen() -> None:
+    assert counted(pipeline, 2, **PIPE)["static_bubble_ratio"] == pytest.approx(1 / 9)
+    shorter = counted(pipeline, 2, **PIPE, schedule="Interleaved1F1B")
+    assert shorter["static_bubble_ratio"] == pytest.approx(1 / 17)
+    assert counted(hybrid, 8, stages=1, shards=8, tensor=1)["static_bubble_ratio"] == 0
+    assert "static_bubble_ratio" not in counted(single)
 
 
 def test_a_rank_of_a_pipeline_may_be_counted_alone() -> None:

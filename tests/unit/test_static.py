@@ -50,6 +50,12 @@ def test_a_count_may_be_none(tmp_path: Path):
     assert list(found.samples["static_flops"]) == [0]
 
 
+def test_a_ratio_is_no_whole_number(tmp_path: Path):
+    found = read(tmp_path, static(metrics={**METRICS, "static_bubble_ratio": 3 / 11}))
+    assert isinstance(found, Reading)
+    assert list(found.samples["static_bubble_ratio"]) == [3 / 11]
+
+
 def test_what_we_do_not_know_is_let_be(tmp_path: Path):
     metrics = {**METRICS, "static_luck": "high", "step_time_s": None, "static_flops@ ": -1}
     found = read(tmp_path, static(metrics=metrics, device="meta"))
@@ -68,6 +74,8 @@ def test_what_we_do_not_know_is_let_be(tmp_path: Path):
         ([static(metrics={})], "has no static_flops"),
         ([static(metrics={"static_flops": 1.5})], "static_flops of a static record is '1.5'"),
         ([static(metrics={"static_flops": True})], "is 'True', no count"),
+        ([static(metrics={**METRICS, "static_bubble_ratio": 1.5})], "is '1.5', no ratio"),
+        ([static(metrics={**METRICS, "static_bubble_ratio": "low"})], "is 'low', no ratio"),
         ([static(metrics={"static_flops": -1})], "is '-1', no count"),
         ([static(metrics={"static_flops": 2**63})], "no count"),
         ([static(metrics={**METRICS, **{f"n{i}": 1 for i in range(200)}})], "202 entries; 200"),

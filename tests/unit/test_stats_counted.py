@@ -1,6 +1,7 @@
 """Counts of two sides: equal or not, in words, with the operators that explain it."""
 
 import math
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,7 +14,7 @@ GATHERS = "static_num_collectives@all_gather"
 
 
 def judged(
-    baseline: dict[str, int], candidate: dict[str, int], policy: Policy | None = None
+    baseline: Mapping[str, float], candidate: Mapping[str, float], policy: Policy | None = None
 ) -> dict[str, MetricComparison]:
     sides = Counts(values=baseline), Counts(values=candidate)
     return {item.metric: item for item in compare_counted(*sides, policy or Policy())}
@@ -42,6 +43,15 @@ def test_any_difference_is_a_change(after: int, verdict: str):
 def test_the_reason_has_both_counts_and_their_difference():
     (reason,) = judged({GATHERS: 65}, {GATHERS: 66})[GATHERS].reasons
     assert reason == "Collectives, all gather: 65 before, 66 now (+1, +1.5 %)."
+
+
+def test_a_ratio_has_no_unit_and_rounding_hides_no_difference_of_it():
+    bubble = "static_bubble_ratio"
+    (reason,) = judged({bubble: 3 / 11}, {bubble: 3 / 19})[bubble].reasons
+    assert reason == "Pipeline bubble: 0.2727 before, 0.1579 now (-0.1148, -42.1 %)."
+    found = judged({bubble: 0.27271}, {bubble: 0.27272})[bubble]
+    assert found.verdict is Verdict.REGRESSION
+    assert "0.27271 before, 0.27272 now" in found.reasons[0]
 
 
 def test_rounding_hides_no_difference():

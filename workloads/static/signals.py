@@ -16,18 +16,20 @@ from torch._subclasses.fake_tensor import (
 )
 
 from workloads.recipe import Training
+from workloads.static.bubble import order_of, timeline
 from workloads.static.counts import Counts
 from workloads.static.graph import num_graph_breaks
 from workloads.static.memory import Memory
 from workloads.static.stages import ranks_of
 from workloads.static.world import fake_world
+from workloads.training import pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signals:
     """Counts of a step, by the names of their metrics, and operators by name."""
 
-    metrics: dict[str, int]
+    metrics: dict[str, float]
     operators: dict[str, int]
     torch: str = torch.__version__
 
@@ -56,7 +58,11 @@ def signals(workload: Any, config: Any, world_size: int, rank: int | None = None
     found = costs_of(workload, config, world_size, ranks)
     with fake_world(world_size, ranks[0]) as dist:
         num_breaks = num_graph_breaks(config, dist)
-    metrics = metrics_of(found) | {"static_num_graph_breaks": num_breaks}
+    metrics: dict[str, float] = {
+        **metrics_of(found),
+        "static_num_graph_breaks": num_breaks,
+        **bubble_of(config, len(ranks_of(config, world_size))),
+    }
     operators = sum((one.operators for one in found.values()), Counter[str]())
     return Signals(metrics=metrics, operators=dict(operators))
 
@@ -110,6 +116,16 @@ def costs(workload: Any, config: Any, world_size: int, rank: int = 0) -> Costs:
         collective_bytes=counts.collective_bytes,
         held_bytes=memory.peak,
     )
+
+
+def bubble_of(config: Any, num_places: int) -> dict[str, float]:
+    """The metric of a pipeline; one place waits for nobody."""
+    if not isinstance(config, pipeline.Config):
+        return {}
+    if num_places == 1:
+        return {"static_bubble_ratio": 0.0}
+    order = order_of(config.schedule, num_places, config.microbatches)
+    return {"static_bubble_ratio": timeline(order).bubble_ratio}
 
 
 def metrics_of(by_rank: Mapping[int, Costs]) -> dict[str, int]:
