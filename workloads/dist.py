@@ -18,6 +18,8 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
+from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE
+
 TIMEOUT_S = 300.0  # a rank waiting longer than this in a collective gives up
 
 
@@ -89,6 +91,19 @@ def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Itera
         local_world_size=int(local_world_size) if local_world_size else None,
     )
     c10d.destroy_process_group()
+
+
+def num_profiled_steps() -> int:
+    """How many steps are to be profiled after the warm-up, $PACELINE_PROFILE; 0 without it.
+
+    Raises ValueError for what is no number of steps, and where there is no folder for the trace.
+    """
+    text = os.environ.get(PROFILE_VARIABLE, "0")
+    if not text.isdecimal():
+        raise ValueError(f"{PROFILE_VARIABLE} is {text!r}; give the number of steps to profile")
+    if int(text) and not os.environ.get(DIRECTORY_VARIABLE):
+        raise ValueError(f"{PROFILE_VARIABLE} needs {DIRECTORY_VARIABLE}, the folder for the trace")
+    return int(text)
 
 
 def choose_device(local_rank: int, cuda: Any = torch.cuda) -> torch.device:

@@ -21,8 +21,10 @@ from workloads.dist import (
     backend_for,
     clock_for,
     memory_of,
+    num_profiled_steps,
     process_group,
 )
+from workloads.profiling import Plan, make_plan, profiled
 from workloads.records import Records
 from workloads.turns import StepSink, Turns
 
@@ -87,15 +89,16 @@ def _rate(steps: Sequence[Facts], work: str) -> float:
 
 
 def measure(workload: Workload, config: Any) -> None:
-    """Run a workload as this rank."""
+    """Run a workload as this rank, profiled where that is asked for."""
+    plan = make_plan(num_profiled_steps(), num_warmup(config.steps), config.steps)
     with Records() as records, process_group() as dist:
-        drive(workload, config, dist, records)
+        drive(workload, config, dist, records, plan)
 
 
-def drive(workload: Workload, config: Any, dist: Dist, records: Records) -> None:
+def drive(workload: Workload, config: Any, dist: Dist, records: Records, plan: Plan | None) -> None:
     """Write the records of one trial: environment, set-up, steps, memory; print its summary.
 
-    A trial that is profiled has none: its steps are slower.
+    A trial that is profiled ends with its profile, and has no summary: its steps are slower.
     """
     name = workload.__name__.removeprefix("workloads.")
     facts = environment(dist, config)
@@ -107,13 +110,14 @@ def drive(workload: Workload, config: Any, dist: Dist, records: Records) -> None
     records.phase("setup", time.perf_counter() - start)
 
     meter = Meter(records)
-    turns = Turns(config.steps, meter, **clock_for(dist.device))
-    while turns.step():
-        turns.note(**next(steps))
+    turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
+    with profiled(plan, dist.device, records) as step_done:
+        while turns.step():
+            turns.note(**next(steps))
+            step_done()
     if memory := memory_of(dist.device):
         records.memory(**memory)
-    summary = meter.summary(facts["peak_flops_per_s"])
-    if dist.rank == 0 and summary and not turns.profiler:
+    if dist.rank == 0 and not plan and (summary := meter.summary(facts["peak_flops_per_s"])):
         print(summary, flush=True)
 
 

@@ -4,15 +4,14 @@ Every rank writes a Chrome trace beside its records, by Kineto through torch.pro
 with their shapes, what runs on its GPU, and each step as an annotation `ProfilerStep#N`.
 """
 
-import os
-import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE, trace_file
+from workloads.records import Records, trace_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,64 +22,43 @@ class Plan:
     end: int
 
 
-def read_plan(text: str, num_steps: int) -> Plan:
-    """The steps that `10:15` names, as Python's slices do. Raises ValueError for none of a trial
-    of so many.
+def make_plan(num_profiled: int, num_warmup: int, num_steps: int) -> Plan | None:
+    """The steps right after the warm-up; None where none are to be profiled.
+
+    Raises ValueError where the trial is too short for them.
     """
-    found = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text)
-    if not found or not int(found[1]) < int(found[2]):
-        raise ValueError(
-            f"{PROFILE_VARIABLE} is {text!r}; name the first step and the end, as in 10:15"
-        )
-    plan = Plan(start=int(found[1]), end=int(found[2]))
+    if num_profiled == 0:
+        return None
+    plan = Plan(start=num_warmup, end=num_warmup + num_profiled)
     if plan.end > num_steps:
         raise ValueError(
-            f"steps is {num_steps}, too few to profile steps {plan.start} to {plan.end - 1}: run "
-            f"at least {plan.end}, or profile earlier ones"
+            f"steps is {num_steps}, too few to profile {num_profiled} after {num_warmup} of "
+            f"warm-up: run at least {plan.end}, or profile fewer"
         )
     return plan
 
 
-class Profiler:
-    """Profiles the steps of this rank that `text` names; `step()` is called as each step ends.
-
-    No step is worth while from `end` on. Raises ValueError for what cannot be profiled.
-    """
-
-    def __init__(self, text: str, num_steps: int) -> None:
-        plan = read_plan(text, num_steps)
-        path = _own_trace()
-        self.end, self._num_steps = plan.end, 0
-        self._profile = profile(
-            activities=activities(torch.cuda.is_available()),
-            # The profiler's own first step is slow: it is one before the plan's, if there is one.
-            schedule=schedule(
-                wait=max(0, plan.start - 1),
-                warmup=min(1, plan.start),
-                active=plan.end - plan.start,
-                repeat=1,
-            ),
-            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
-            record_shapes=True,
-        )
-        self._profile.start()
-
-    def step(self) -> None:
-        """A step has ended; after the last of them the trace is written."""
-        self._num_steps += 1
-        self._profile.step()
-        if self._num_steps == self.end:
-            self._profile.stop()
+@contextmanager
+def profiled(
+    plan: Plan | None, device: torch.device, records: Records
+) -> Iterator[Callable[[], None]]:
+    """What to call at the end of each step; it does nothing where there is no plan."""
+    if plan is None:
+        yield lambda: None
+        return
+    assert records.directory is not None  # num_profiled_steps() sees to it
+    path = str(trace_file(records.directory, records.rank))
+    with profile(
+        activities=activities(device),
+        # The profiler's own first step is slow: it is the last of the warm-up.
+        schedule=schedule(wait=plan.start - 1, warmup=1, active=plan.end - plan.start, repeat=1),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+        record_shapes=True,
+    ) as profiler:
+        yield profiler.step
 
 
-def activities(has_gpu: bool) -> list[ProfilerActivity]:
+def activities(device: torch.device) -> list[ProfilerActivity]:
     """What is watched: the host, and the GPU where there is one."""
-    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if has_gpu else [])]
-
-
-def _own_trace() -> Path:
-    """Where this rank's trace goes. Raises ValueError where nothing is recorded."""
-    directory = os.environ.get(DIRECTORY_VARIABLE)
-    if not directory:
-        raise ValueError(f"{PROFILE_VARIABLE} needs {DIRECTORY_VARIABLE}, the folder for the trace")
-    return trace_file(Path(directory), int(os.environ.get("RANK", "0")))
+    on_device = [ProfilerActivity.CUDA] if device.type == "cuda" else []
+    return [ProfilerActivity.CPU, *on_device]

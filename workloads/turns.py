@@ -27,7 +27,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"
-PROFILE_VARIABLE = "PACELINE_PROFILE"  # `10:15`: profile steps 10 to 14, and end
 FLUSH_S = 1.0  # a free loop timed by events writes so often, or it would seem to hang
 RESERVED = {"v", "kind", "rank", "at", "step", "index", "time_s", "turn"}  # a step record's own
 
@@ -42,20 +41,12 @@ def _seconds(start_ns: int, end_ns: int) -> float:
     return (end_ns - start_ns) / 1e9
 
 
-def _profiler(steps: int) -> Any:
-    """What profiles some of the steps, where $PACELINE_PROFILE asks for it. Raises ValueError."""
-    if not (text := os.environ.get(PROFILE_VARIABLE)):
-        return None
-    from workloads.profiling import Profiler  # needs torch, and only here
-
-    return Profiler(text, steps)
-
-
 class Turns:
     """Steps of one rank. `mark` and `seconds` replace the wall clock, such as by CUDA events.
 
     The wall clock must wait for the device after every step. Events lie in the device's own queue:
-    a turn waits once, and a free loop asks them by `query()`, if they have it, what is done."""
+    a turn waits once, and a free loop asks them by `query()`, if they have it, what is done.
+    """
 
     def __init__(
         self,
@@ -67,8 +58,7 @@ class Turns:
     ) -> None:
         if not hasattr(steps, "__index__") or steps < 0:
             raise ValueError(f"steps is {steps!r}; give the number of steps, an int of at least 0")
-        self.profiler = _profiler(steps)
-        self._steps, self._records = self.profiler.end if self.profiler else steps, records
+        self._steps, self._records = steps, records
         self._synchronize, self._mark, self._seconds = synchronize, mark, seconds
         self._is_wall_clock = mark is time.perf_counter_ns
         self._index = 0  # steps finished
@@ -84,8 +74,6 @@ class Turns:
         """End the running step, wait for the next turn; False for ever once there is none."""
         if self._start is not None:
             self._finish_step()
-            if self.profiler:
-                self.profiler.step()
         self._left = self._left or self._next_turn()
         if self._left:
             self._start = self._mark()

@@ -22,9 +22,8 @@ IMPURE = {"sqlalchemy", "time", "datetime", "logging", "os", "random", "secrets"
 GLOBAL_RANDOM = {"np.random", "numpy.random"}
 
 READERS_OF_THE_ENVIRONMENT = {
-    "workloads/dist.py": "where torchrun has put this rank",
-    "workloads/turns.py": "the turn server's socket, RANK, WORLD_SIZE, whether to profile",
-    "workloads/profiling.py": "where this rank's trace goes",
+    "workloads/dist.py": "where torchrun has put this rank, and the steps to profile",
+    "workloads/turns.py": "the turn server's socket, RANK, WORLD_SIZE",
     "workloads/records.py": "the records' folder, RANK, WORLD_SIZE",
     "runners/variables.py": "passes allow-listed parts on to what a worker starts",
 }
@@ -83,9 +82,7 @@ def test_settings_are_the_service_s_reader():
 def test_what_runs_without_our_packages_depends_on_nothing():
     alone = ("runners/account.py", "runners/guard.py", "runners/probe.py")
     for file in ("workloads/turns.py", "workloads/records.py", *alone):
-        # A trial is profiled by the side's torch; every other one does without.
-        ours = ("runners.account", "workloads.profiling")
-        others = {name for name in imports(file) if not name.startswith(ours)}
+        others = {name for name in imports(file) if not name.startswith("runners.account")}
         tops = {name.partition(".")[0] for name in others}
         assert tops <= sys.stdlib_module_names, file
 

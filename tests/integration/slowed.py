@@ -4,7 +4,6 @@ Started by test_causes.py under torchrun. One launch profiles all the sides, one
 each into a folder of its own name.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,8 @@ from torch.utils.data import DataLoader
 
 from workloads.dist import Dist, process_group
 from workloads.harness import Facts, drive
-from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE, Records
+from workloads.profiling import make_plan
+from workloads.records import Records
 from workloads.training import ddp
 
 NUM_MATMULS = 10
@@ -89,10 +89,9 @@ def _slowed(steps: Iterator[Facts], wrong: Callable[[], Any]) -> Iterator[Facts]
 
 if __name__ == "__main__":
     workload: Any = sys.modules[__name__]
-    os.environ[PROFILE_VARIABLE] = "3:6"
+    plan = make_plan(num_profiled=3, num_warmup=3, num_steps=6)
     with process_group() as dist:
         for side in SIDES:
             config = Config(model="debug", seq_len=32, batch_size=2, steps=6, wrong=side)
-            os.environ[DIRECTORY_VARIABLE] = str(Path(sys.argv[1]) / side)
-            with Records() as records:
-                drive(workload, config, dist, records)
+            with Records(str(Path(sys.argv[1]) / side)) as records:
+                drive(workload, config, dist, records, plan)

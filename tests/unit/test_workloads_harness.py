@@ -16,7 +16,6 @@ from workloads import records
 from workloads.dist import Dist
 from workloads.harness import Facts, Meter, measure
 from workloads.profiling import activities
-from workloads.turns import Turns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ def test_a_profiled_trial_leaves_a_trace_of_its_last_steps_and_ends(
     for variable in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv(records.DIRECTORY_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(records.PROFILE_VARIABLE, "10:13")
+    monkeypatch.setenv(records.PROFILE_VARIABLE, "3")
     measure(WORKLOAD, Config())
 
     assert "after warm-up" not in capsys.readouterr().out
@@ -77,39 +76,29 @@ def test_a_profiled_trial_leaves_a_trace_of_its_last_steps_and_ends(
     assert any("Input Dims" in event.get("args", {}) for event in events)
 
 
-def test_the_first_step_can_be_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(records.DIRECTORY_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(records.PROFILE_VARIABLE, "0:1")
-    turns = Turns(5, records.Records())
-    while turns.step():
-        torch.zeros(3)
-    with gzip.open(records.trace_file(tmp_path, 0), "rt") as file:
-        assert "ProfilerStep#0" in file.read()
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        (records.PROFILE_VARIABLE, "10:26", "steps is 25, too few to profile steps 10 to 25"),
-        (records.PROFILE_VARIABLE, "many", "PACELINE_PROFILE is 'many'; name the first step"),
-        (records.PROFILE_VARIABLE, "13:13", "PACELINE_PROFILE is '13:13'; name the first step"),
+        (records.PROFILE_VARIABLE, "16", "steps is 25, too few to profile 16 after 10 of warm-up"),
+        (records.PROFILE_VARIABLE, "many", "PACELINE_PROFILE is 'many'; give the number"),
         (records.DIRECTORY_VARIABLE, "", "PACELINE_PROFILE needs PACELINE_RECORDS"),
     ],
 )
-def test_what_cannot_be_profiled_is_refused(
+def test_what_cannot_be_profiled_is_refused_before_ranks_meet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(records.DIRECTORY_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(records.PROFILE_VARIABLE, "10:13")
+    monkeypatch.setenv(records.PROFILE_VARIABLE, "3")
     monkeypatch.setenv(variable, value)
     with pytest.raises(ValueError, match=words):
-        Turns(25, records.Records())
+        measure(WORKLOAD, Config())
+    assert not torch.distributed.is_initialized()
 
 
 def test_a_gpu_is_watched_beside_the_host() -> None:
     cpu, cuda = ProfilerActivity.CPU, ProfilerActivity.CUDA
-    assert activities(has_gpu=True) == [cpu, cuda]
-    assert activities(has_gpu=False) == [cpu]
+    assert activities(torch.device("cuda", 1)) == [cpu, cuda]
+    assert activities(torch.device("cpu")) == [cpu]
 
 
 def summary(*times_s: float, peak: float | None = None) -> str | None:
