@@ -4,11 +4,12 @@ The one place that knows ranks, devices and backends: gloo on the CPU, NCCL on C
 `cuda` as an argument, so that tests can pass a fake.
 """
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypedDict
 
@@ -33,6 +34,7 @@ class Dist:
     device_name: str
     init_time_s: float
     local_world_size: int | None = None  # ranks per node; None where nobody has told
+    _meshes: list[DeviceMesh] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def replicated(self, model: nn.Module, **options: Any) -> nn.Module:
         """The model with its gradients averaged over all ranks, bucket by bucket.
@@ -50,9 +52,22 @@ class Dist:
 
     def mesh(self, **sizes: int) -> DeviceMesh:
         """All ranks as a mesh of axes by name, the innermost last."""
-        return init_device_mesh(
+        mesh = init_device_mesh(
             self.device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes)
         )
+        self._meshes.append(mesh)
+        return mesh
+
+    def destroy(self) -> None:
+        """End all process groups with their threads, once nothing of the workload is in use.
+
+        torch's caches keep meshes, and these their groups, whose threads would outlive the
+        interpreter: one of gloo's that lets go of a tensor just then aborts the process.
+        """
+        c10d.destroy_process_group()
+        for mesh in self._meshes:
+            getattr(mesh, "_pg_registry", {}).clear()
+        gc.collect()  # modules and their hooks hold each other, and a group
 
 
 class Clock(TypedDict, total=False):
@@ -82,7 +97,7 @@ def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Itera
         timeout=timedelta(seconds=timeout_s),
         device_id=device if device.type == "cuda" else None,
     )
-    yield Dist(
+    dist = Dist(
         rank=rank,
         world_size=world_size,
         device=device,
@@ -90,7 +105,8 @@ def process_group(timeout_s: float = TIMEOUT_S, cuda: Any = torch.cuda) -> Itera
         init_time_s=time.perf_counter() - start,
         local_world_size=int(local_world_size) if local_world_size else None,
     )
-    c10d.destroy_process_group()
+    yield dist
+    dist.destroy()
 
 
 def num_profiled_steps() -> int:
