@@ -53,8 +53,9 @@ def quantities(before: float, after: float, unit: str) -> tuple[str, str]:
     """Two counts; to the last digit where rounding would hide that they differ."""
     told = quantity(before, unit), quantity(after, unit)
     if before != after and told[0] == told[1]:
-        shown = "" if unit == "ratio" else f" {unit}"
-        return f"{before:,}{shown}", f"{after:,}{shown}"
+        if unit == "ratio":
+            return f"{before}", f"{after}"
+        return f"{before:,.0f} {unit}", f"{after:,.0f} {unit}"
     return told
 
 

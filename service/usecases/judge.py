@@ -124,16 +124,10 @@ def _compare_counts(counts: Mapping[Role, Counts], policy: Policy) -> list[Metri
 def _counts(trial: models.Trial) -> Counts:
     """What a trial counted, and the torch of its side."""
     return Counts(
-        values={m.metric: _counted(m) for m in trial.measurements},
+        values={m.metric: m.median for m in trial.measurements},
         operators=trial.operators or {},
         torch=trial.software.get("versions", {}).get("torch"),
     )
-
-
-def _counted(measured: models.Measurement) -> float:
-    """The one value of a count, which is whole unless it is a ratio."""
-    is_ratio = metric_named(measured.metric).unit == "ratio"
-    return measured.median if is_ratio else int(measured.median)
 
 
 def _missing(
