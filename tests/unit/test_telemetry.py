@@ -192,7 +192,8 @@ def test_a_driver_that_never_answers_holds_nobody_up(
 ):
     monkeypatch.setattr("runners.telemetry.sampler._STOP_S", 0.01)
     answer, nvml = threading.Event(), FakeNvml(num_gpus=1)
-    monkeypatch.setattr(nvml, "nvmlInit", answer.wait)
+    begin = nvml.nvmlInit
+    monkeypatch.setattr(nvml, "nvmlInit", lambda: answer.wait() and begin())
     path = tmp_path / "telemetry.jsonl"
     sampler = Sampler(path, node.host(), partial(Gpus, None, nvml))
     sampler.stop()
