@@ -31,6 +31,12 @@ def seconds(value: float) -> str:
     return f"{significant(value * scale)} {unit}"
 
 
+def seconds_more(difference: float) -> str:
+    """A difference of short times: `+1.234 ms`, `−12.34 µs`, `0 s`."""
+    sign = "+" if difference > 0 else "\u2212" if difference < 0 else ""
+    return f"{sign}{seconds(abs(difference))}"
+
+
 def second_unit(value: float) -> tuple[float, str]:
     """What to multiply seconds of this size by, and the unit that gives."""
     if value >= 1 or value == 0:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboards import format
+from dashboards.diagnosis import DiagnosisSection, diagnosis_section
 from dashboards.figures import intervals, trace
 from dashboards.figures.theme import Plot
 from dashboards.words import FAILURES, STATUSES, VERDICTS, Outcome, outcome
@@ -36,6 +37,7 @@ class CaseSection:
     shown_pair: int | None
     pairs: Sequence[PairView]
     trials: Sequence[TrialView]
+    diagnosis: DiagnosisSection | None
 
     @property
     def num_failed(self) -> int:
@@ -140,6 +142,9 @@ def _case(run: RunDetail, name: str, anchor: str, traces: Sequence[Trace]) -> Ca
         shown_pair=shown.pair if shown else None,
         pairs=pairs,
         trials=[item for item in run.trials if item.case == name],
+        diagnosis=next(
+            (diagnosis_section(d, comparisons) for d in run.diagnoses if d.case == name), None
+        ),
     )
 
 

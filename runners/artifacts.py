@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners.plainfile import read_plain
+from runners.plainfile import MAX_BYTES, read_plain
 from service.artifacts import ArtifactStore
 from service.usecases.recording import StoredFile
-from workloads.records import rank_file
+from workloads.records import rank_file, trace_file
 
 
 class RunArtifacts:
@@ -18,11 +18,16 @@ class RunArtifacts:
     def keep(
         self, folder: str, log: Path, telemetry: Path, records: Path, world_size: int
     ) -> Sequence[StoredFile]:
-        """Store a trial's log, telemetry and ranks' records; what is no plain file is left out."""
+        """Store a trial's log, telemetry, and ranks' records and traces; what is no plain file is
+        left out, and a trace that is too long: its two ends are of no use.
+        """
         ranks = [("records", rank_file(records, rank)) for rank in range(world_size)]
+        ranks += [("trace", trace_file(records, rank)) for rank in range(world_size)]
         stored = []
         for kind, path in [("log", log), ("telemetry", telemetry), *ranks]:
             try:
+                if kind == "trace" and path.lstat().st_size > MAX_BYTES:
+                    continue
                 content = read_plain(path)
             except OSError:
                 continue

@@ -15,9 +15,10 @@ from runners.launchers import Launcher
 from runners.spec import Check, LaunchSpec, Limits
 from runners.variables import of_trial
 from service.domain import Case, Kind, Role
-from workloads.records import DIRECTORY_VARIABLE
+from service.stats.summary import MIN_WARMUP_STEPS
+from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE
 
-_SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"  # as in workloads/turns.py, which is the side's
+SOCKET_VARIABLE = "PACELINE_TURN_SOCKET"  # as in workloads/turns.py, which is the side's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,12 @@ class Bench:
             self.account.let_pass(folder)
             yield folder
 
-    def spec(self, case: Case, role: Role, trial_id: str, folder: Path, socket: str) -> LaunchSpec:
-        """What to launch. A trial that takes turns is watched by its turn server.
+    def spec(
+        self, case: Case, role: Role, trial_id: str, folder: Path, variables: Mapping[str, str]
+    ) -> LaunchSpec:
+        """What to launch, with `variables` beside those that every trial has.
+
+        A trial that takes turns is watched by its turn server.
 
         A script runs in its worktree: a folder `workloads` of its own hides ours, so such a project
         vendors `turns` and `records`. A built-in workload runs from an empty folder, so that
@@ -65,19 +70,22 @@ class Bench:
         home = folder / "home"
         path = [str(self.library), *filter(None, [side.environment.get("PYTHONPATH")])]
         ours = {DIRECTORY_VARIABLE: str(folder / "records"), "PYTHONPATH": os.pathsep.join(path)}
-        if socket:
-            ours[_SOCKET_VARIABLE] = socket
         is_static = case.kind is Kind.STATIC
-        is_watched = not (socket or is_static)
+        is_watched = not (SOCKET_VARIABLE in variables or is_static)
         return LaunchSpec(
             trial_id=trial_id,
             slot_id=self.slot_id,
-            program=_program(case, side.arguments),
+            program=self._program(case, side.arguments, is_profiled=PROFILE_VARIABLE in variables),
             world_size=case.num_processes,
             python=side.python,
             scratch=folder,
             working_dir=folder / "empty" if case.script is None else side.worktree,
-            environment=of_trial(home, case.threads_per_rank) | dict(side.environment) | ours,
+            environment={
+                **of_trial(home, case.threads_per_rank),
+                **side.environment,
+                **ours,
+                **variables,
+            },
             log=folder / "log.txt",
             records=folder / "records",
             deadline_s=case.timeout_s,
@@ -86,13 +94,18 @@ class Bench:
             account=self.account,
         )
 
+    def _program(self, case: Case, of_side: Sequence[str], *, is_profiled: bool) -> tuple[str, ...]:
+        """What a trial starts, with its arguments; the world size of a static case is the last.
 
-def _program(case: Case, of_side: Sequence[str]) -> tuple[str, ...]:
-    """What a trial starts, with its arguments; the world size of a static case is one, the last."""
-    if case.script is not None:
-        return (case.script, *case.arguments, *of_side)
-    assert case.workload is not None
-    given = (case.workload, *case.arguments, *of_side)
-    if case.kind is Kind.STATIC:
-        return ("-m", "workloads.static", *given, f"--world-size={case.world_size}")
-    return ("-m", "workloads", *given)
+        A built-in workload profiles itself; a script is profiled from outside.
+        """
+        if case.script is not None:
+            script = (case.script, *case.arguments, *of_side)
+            num_warmup = MIN_WARMUP_STEPS if case.warmup_steps is None else case.warmup_steps
+            profiler = (str(self.library / "workloads" / "profile_script.py"), str(num_warmup))
+            return (*profiler, *script) if is_profiled else script
+        assert case.workload is not None
+        given = (case.workload, *case.arguments, *of_side)
+        if case.kind is Kind.STATIC:
+            return ("-m", "workloads.static", *given, f"--world-size={case.world_size}")
+        return ("-m", "workloads", *given)

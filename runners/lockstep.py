@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runners import turnserver
-from runners.bench import Bench
+from runners.bench import SOCKET_VARIABLE, Bench
 from runners.child import Child
 from runners.guard import Ended
 from runners.pair import as_pair, in_order
@@ -52,7 +52,7 @@ def measure_lockstep(bench: Bench, case: Case, first: Role, seed: int) -> PairRe
         server.await_sockets(sockets.values())
         trials: dict[Role, Trial] = {}
         for role in in_order(first):
-            trials[role] = Trial(bench, case, role, folder, sockets[role])
+            trials[role] = Trial(bench, case, role, folder, {SOCKET_VARIABLE: sockets[role]})
             stack.callback(trials[role].cancel)
         turns = _await_turns(bench, server, trials)
         seen = _end_trials(bench, turns, trials)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from runners import environment
 from runners.bench import Bench
+from runners.diagnosis import profile_sides
 from runners.library import library
 from runners.lockstep import measure_lockstep
 from runners.pair import first_side, measure_abba, measure_solo
@@ -24,7 +25,7 @@ from service.domain import Arrangement, Failure, FailureReason, Kind, Policy, Ro
 from service.stats.comparison import MetricComparison, is_settled
 from service.stats.exact import MIN_TRIALS
 from service.stats.failures import verdict_of_failures
-from service.usecases import judge, recording
+from service.usecases import diagnosing, judge, recording
 from service.usecases.recording import PairResult
 
 logger = logging.getLogger(__name__)
@@ -144,8 +145,22 @@ class Measuring:
         else:
             if self._job.run.cluster.devices_per_node and work.arrangement is Arrangement.LOCKSTEP:
                 self._device_memory(bench, work)
+            self._diagnose(bench, work)
             with self._writing() as session:
                 runs_db.finish_case(session, self._job.id, work.case_id)
+
+    def _diagnose(self, bench: Bench, work: _Work) -> None:
+        """Ask why a case got slower, if it did and the budget allows."""
+        with self._worker.transaction() as session:
+            is_called_for = diagnosing.is_called_for(session, self._job.id, work.case_id)
+        if not is_called_for or self._is_over_budget():
+            return
+        self._check()
+        trials, diagnosis = profile_sides(bench, work.case)
+        with self._writing() as session:
+            job = runs_db.job(session, self._job.id)
+            diagnosing.record(session, job, work.case_id, trials, diagnosis)
+        logger.info("job %s, %s: %s", job.id, work.case.name, diagnosis.cause or diagnosis.reason)
 
     def _earlier_pairs(self, work: _Work) -> Sequence[models.Pair]:
         """Pairs that an attempt recorded which did not come to its end."""

@@ -1,7 +1,9 @@
 """Solo trials, and pairs as separate launches; lockstep.py has the pairs that run together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from runners.bench import Bench
 from runners.trial import Trial
@@ -20,16 +22,25 @@ def in_order(first: Role) -> tuple[Role, Role]:
     return first, second
 
 
-def measure_solo(bench: Bench, case: Case, role: Role) -> TrialResult:
-    """One trial with nothing else alive beside it."""
+@contextmanager
+def alone(
+    bench: Bench, case: Case, role: Role, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Trial]:
+    """A trial that has ended, with nothing else alive beside it; its files are gone afterwards."""
     bench.sides[role].restore()
     with bench.scratch() as folder:
-        trial = Trial(bench, case, role, folder)
+        trial = Trial(bench, case, role, folder, variables)
         try:
             trial.wait()
-            return trial.result()
+            yield trial
         finally:
             trial.cancel()
+
+
+def measure_solo(bench: Bench, case: Case, role: Role) -> TrialResult:
+    """A solo trial."""
+    with alone(bench, case, role) as trial:
+        return trial.result()
 
 
 def measure_abba(bench: Bench, case: Case, first: Role) -> PairResult:

@@ -3,6 +3,7 @@
 import logging
 import shlex
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,18 +25,20 @@ from service.domain import Case, Failure, FailureReason, Kind, Role
 from service.logs import bound
 from service.stats.summary import num_warmup
 from service.usecases.recording import TrialResult
+from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE
 
 logger = logging.getLogger(__name__)
 
 _MIN_USABLE_TURNS = 20  # turns of one step, but where a step is shorter than a millisecond
 _POLL_S = 0.05
+_TRACES = "/tmp/paceline-traces"  # of a profiled trial that somebody runs by hand
 
 
 class Trial:
     """A launched trial."""
 
     def __init__(
-        self, bench: Bench, case: Case, role: Role, scratch: Path, socket: str = ""
+        self, bench: Bench, case: Case, role: Role, scratch: Path, variables: Mapping[str, str]
     ) -> None:
         self.id = uuid4()
         self.role = role
@@ -48,7 +51,7 @@ class Trial:
             path.mkdir()
         bench.account.let_pass(folder)
         bench.account.give(*own)
-        self._spec = bench.spec(case, role, str(self.id), folder, socket)
+        self._spec = bench.spec(case, role, str(self.id), folder, variables)
         self._started_at = datetime.now(UTC)
         self._handle = bench.launcher.submit(self._spec)
         self._telemetry = folder / "telemetry.jsonl"
@@ -63,6 +66,16 @@ class Trial:
         if outcome is not None:
             self._sampler.stop(outcome.cpu_time_s)
         return outcome
+
+    @property
+    def records(self) -> Path:
+        """The folder of its records and traces."""
+        return self._spec.records
+
+    @property
+    def log(self) -> str:
+        """What it printed so far."""
+        return self._bench.launcher.logs(self._handle)
 
     def wait(self, limit_s: float | None = None) -> Outcome:
         """How it ended; past the limit it is ended. Raises what the bench's check raises."""
@@ -96,9 +109,8 @@ class Trial:
         """
         outcome = self.outcome()
         assert outcome is not None
-        log = self._bench.launcher.logs(self._handle)
-        report = torchrun.parse(log)
-        failed = seen or failure(outcome, log, report)
+        report = torchrun.parse(self.log)
+        failed = seen or failure(outcome, self.log, report)
         read = failed or self._read(num_warmup_steps, steps_per_turn, max_steps)
         if isinstance(read, Failure):
             failed, read = read, Reading(num_warmup_steps=num_warmup_steps or 0)
@@ -129,7 +141,9 @@ class Trial:
     def _read(
         self, num_warmup_steps: int | None, steps_per_turn: int, max_steps: int | None
     ) -> Reading | Failure:
-        """What its records say, or why they are unusable."""
+        """What its records say, or why they are unusable. A profiled trial is not timed."""
+        if PROFILE_VARIABLE in self._spec.environment:
+            return Reading()
         if self._case.kind is Kind.STATIC:
             return read_counts(self._spec.records)
         launched_at = self._started_at.timestamp()
@@ -154,12 +168,17 @@ class Trial:
 
 def reproduction(launcher: Launcher, spec: LaunchSpec) -> str:
     """A shell command that runs this trial by hand, alone and without turns."""
-    variables = [
-        f"{name}={shlex.quote(value)}"
-        for name, value in sorted(launcher.environment(spec).items())
+    environment = dict(launcher.environment(spec))
+    ours = {}
+    if num_profiled := environment.get(PROFILE_VARIABLE):
+        ours = {PROFILE_VARIABLE: num_profiled, DIRECTORY_VARIABLE: _TRACES}
+    given = {
+        name: value
+        for name, value in environment.items()
         if not name.startswith(("PACELINE_", "GIT_CONFIG_"))
         and name not in ("PATH", "HOME", "TMPDIR")
-    ]
+    }
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted((given | ours).items())]
     argv = shlex.join(launcher.command(spec))
     is_gone = spec.working_dir.is_relative_to(spec.scratch)
     folder = '"$(mktemp -d)"' if is_gone else shlex.quote(str(spec.working_dir))

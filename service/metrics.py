@@ -63,6 +63,11 @@ class Metric:
         return self.is_per_step and self.name != "step_time_s"
 
     @property
+    def is_of_time(self) -> bool:
+        """Whether it is a time or a rate, which a profile of the steps may explain."""
+        return self.unit == "s" or self.unit.endswith("/s")
+
+    @property
     def worse_sign(self) -> int:
         """+1 where a larger value is worse, -1 where a smaller one is."""
         return 1 if self.better is Better.LOWER else -1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
@@ -19,7 +20,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE
+from workloads.records import DIRECTORY_VARIABLE, PROFILE_VARIABLE, trace_file
 
 TIMEOUT_S = 300.0  # a rank waiting longer than this in a collective gives up
 
@@ -120,6 +121,11 @@ def num_profiled_steps() -> int:
     if int(text) and not os.environ.get(DIRECTORY_VARIABLE):
         raise ValueError(f"{PROFILE_VARIABLE} needs {DIRECTORY_VARIABLE}, the folder for the trace")
     return int(text)
+
+
+def own_trace() -> Path:
+    """Where the profile of this rank goes, once `num_profiled_steps` has said that there is one."""
+    return trace_file(Path(os.environ[DIRECTORY_VARIABLE]), int(os.environ.get("RANK", "0")))
 
 
 def choose_device(local_rank: int, cuda: Any = torch.cuda) -> torch.device:

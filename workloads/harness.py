@@ -25,7 +25,7 @@ from workloads.dist import (
     process_group,
 )
 from workloads.profiling import Plan, make_plan, profiled
-from workloads.records import Records
+from workloads.records import Records, trace_file
 from workloads.turns import StepSink, Turns
 
 WARMUP_STEPS = 10
@@ -111,7 +111,8 @@ def drive(workload: Workload, config: Any, dist: Dist, records: Records, plan: P
 
     meter = Meter(records)
     turns = Turns(plan.end if plan else config.steps, meter, **clock_for(dist.device))
-    with profiled(plan, dist.device, records) as step_done:
+    trace = trace_file(records.directory, records.rank) if records.directory else None
+    with profiled(plan, dist.device, trace) as step_done:
         while turns.step():
             turns.note(**next(steps))
             step_done()

@@ -7,11 +7,10 @@ with their shapes, what runs on its GPU, and each step as an annotation `Profile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
-
-from workloads.records import Records, trace_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,19 +39,26 @@ def make_plan(num_profiled: int, num_warmup: int, num_steps: int) -> Plan | None
 
 @contextmanager
 def profiled(
-    plan: Plan | None, device: torch.device, records: Records
+    plan: Plan | None, device: torch.device, path: Path | None
 ) -> Iterator[Callable[[], None]]:
-    """What to call at the end of each step; it does nothing where there is no plan."""
+    """What to call at the end of each step, after the last of which the trace is written to `path`;
+    it does nothing where there is no plan.
+    """
     if plan is None:
         yield lambda: None
         return
-    assert records.directory is not None  # num_profiled_steps() sees to it
-    path = str(trace_file(records.directory, records.rank))
+    assert path is not None  # num_profiled_steps() sees to it
+    path.parent.mkdir(parents=True, exist_ok=True)
     with profile(
         activities=activities(device),
         # The profiler's own first step is slow: it is the last of the warm-up.
-        schedule=schedule(wait=plan.start - 1, warmup=1, active=plan.end - plan.start, repeat=1),
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(path),
+        schedule=schedule(
+            wait=max(0, plan.start - 1),
+            warmup=min(1, plan.start),
+            active=plan.end - plan.start,
+            repeat=1,
+        ),
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
         record_shapes=True,
     ) as profiler:
         yield profiler.step

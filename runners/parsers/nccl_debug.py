@@ -7,8 +7,10 @@ nothing here. gloo prints nothing of the kind.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+
+from service.stats.nccl import Choice, Library
+
+Parsed = Library
 
 _VERSION = re.compile(r"\b[NR]CCL version :? ?(\d\S*)")
 _NETWORK = re.compile(r"NCCL INFO Using network (.+)")
@@ -24,36 +26,9 @@ _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class Choice:
-    """How one size of a collective was done; `collective` is empty where NCCL did not tell."""
-
-    collective: str
-    message_bytes: int
-    algorithm: str
-    protocol: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parsed:
-    """What a log tells; None or empty where it does not.
-
-    `transports` counts connections by kind, such as P2P/CUMEM, SHM/direct, NET/IB/GDRDMA: a
-    connection over the network is told by both ends. `plugin` is a network plugin that was loaded,
-    `num_channels` the most of any communicator.
-    """
-
-    version: str | None
-    network: str | None
-    plugin: str | None
-    num_channels: int | None
-    transports: Mapping[str, int]
-    choices: tuple[Choice, ...]
-
-
-def parse(text: str) -> Parsed:
+def parse(text: str) -> Library:
     """What NCCL told in a log, whatever else is in it."""
-    return Parsed(
+    return Library(
         version=_first(_VERSION, text),
         network=_first(_NETWORK, text),
         plugin=_first(_PLUGIN, text),

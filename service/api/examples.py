@@ -8,6 +8,7 @@ from service.db.paging import Cursor, encode
 from service.db.views import (
     ArtifactView,
     ComparisonView,
+    DiagnosisView,
     EnvironmentView,
     EstimateView,
     LookView,
@@ -19,6 +20,8 @@ from service.db.views import (
     TrialView,
 )
 from service.domain import Arrangement, FailureReason, Intent, Role, Status, Verdict
+from service.stats.breakdown import Category
+from service.stats.difference import Difference, Row, StepDifference
 
 _NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 _SECONDS = timedelta(seconds=1)
@@ -134,6 +137,40 @@ _TRIAL = TrialView(
         )
     ],
 )
+_STEP = StepDifference(
+    baseline_s=0.131,
+    candidate_s=0.1379,
+    parts=(
+        Row(category=Category.COMPUTE, baseline_s=0.118, candidate_s=0.1247),
+        Row(category=Category.IDLE, baseline_s=0.013, candidate_s=0.0132),
+    ),
+    operators=(),
+)
+_DIAGNOSIS = DiagnosisView(
+    case="tinylm",
+    cause="aten::mm [512x64, 64x64]: 20 more calls a step, +6.7 ms",
+    reason=None,
+    baseline_trial_id=UUID("9f5e7d3c-2b1a-4f0e-b9c8-b7a695847355"),
+    candidate_trial_id=UUID("a06f8e4d-3c2b-4a1f-8ad9-c8b7a6958466"),
+    difference=Difference(
+        ranks=(_STEP,),
+        mean=replace(
+            _STEP,
+            operators=(
+                Row(
+                    category=Category.COMPUTE,
+                    name="aten::mm",
+                    baseline_s=0.061,
+                    candidate_s=0.0677,
+                    baseline_calls=60,
+                    candidate_calls=80,
+                    shapes=("512x64, 64x64",),
+                ),
+            ),
+        ),
+    ),
+    library={Role.BASELINE: {"channels": "24"}, Role.CANDIDATE: {"channels": "24"}},
+)
 
 FINISHED = replace(
     QUEUED,
@@ -174,6 +211,7 @@ DETAIL = RunDetail(
     comparisons=[_COMPARISON],
     pairs=[_PAIR],
     trials=[_TRIAL],
+    diagnoses=[_DIAGNOSIS],
     environments=[EnvironmentView(hard={"cpu_model": "EPYC 9654"}, soft={}, num_pairs=1)],
     artifacts=[],
 )

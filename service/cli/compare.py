@@ -78,7 +78,7 @@ def ask(revisions: str, asked: Mapping[str, Any], *, watch: bool, as_json: bool)
     elif watch:
         if run["comparisons"]:
             Console().print(verdict_table(run))
-        for line in operators(run):
+        for line in [*operators(run), *causes(run)]:
             print(plain(line))
         print(plain(run["headline"]))
     if watch:
@@ -93,6 +93,14 @@ def operators(run: Mapping[str, Any]) -> list[str]:
         if (calls := item["parameters"].get("operators"))
     }
     return [f"{case}: {', '.join(calls)}" for case, calls in found.items()]
+
+
+def causes(run: Mapping[str, Any]) -> list[str]:
+    """A line for each case that got slower: why, or why that is not known."""
+    return [
+        f"{item['case']}: {item['cause'] or 'cause unknown. ' + item['reason']}"
+        for item in run["diagnoses"]
+    ]
 
 
 def verdict_table(run: dict[str, Any]) -> Table:

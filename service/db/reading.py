@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 from uuid import UUID
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from service.db import models, results
@@ -14,6 +15,7 @@ from service.db.paging import Cursor, Page
 from service.db.views import (
     ArtifactView,
     ComparisonView,
+    DiagnosisView,
     EnvironmentView,
     EstimateView,
     LookView,
@@ -26,9 +28,11 @@ from service.db.views import (
     TrialView,
 )
 from service.domain import Role, kind_asked, severity
+from service.stats.difference import Difference
 from service.stats.headline import headline
 
 View = TypeVar("View")
+_DIFFERENCE = TypeAdapter(Difference | None)
 _ASKED = ("suite", "cases", "max_pairs", "budget_device_hours")
 
 
@@ -73,7 +77,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
     _, mark = results.progress(session, run_id)  # first: what is recorded meanwhile is new to it
     row = runs_db.run(session, run_id)
     comparisons = _comparisons(session, [row]).get(run_id, [])
-    pairs, trials = [], []
+    pairs, trials, diagnoses = [], [], []
     num_pairs: Counter[UUID] = Counter()
     seen: dict[UUID, models.Environment] = {}
     for job in runs_db.jobs(session, run_id):
@@ -95,6 +99,8 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
                     artifacts=[_view(ArtifactView, file) for file in trial.artifacts],
                 )
             )
+        for case_id, found in results.diagnoses(session, job.id).items():
+            diagnoses.append(_diagnosis(found, names[case_id]))
     return RunDetail(
         **_summary(row, comparisons),
         mark=mark,
@@ -104,6 +110,7 @@ def run_detail(session: Session, run_id: UUID) -> RunDetail:
         comparisons=comparisons,
         pairs=pairs,
         trials=trials,
+        diagnoses=diagnoses,
         environments=[
             EnvironmentView(hard=seen[key].hard, soft=seen[key].soft, num_pairs=count)
             for key, count in num_pairs.items()
@@ -144,6 +151,16 @@ def _comparisons(session: Session, rows: Sequence[models.Run]) -> dict[UUID, lis
     for views in found.values():
         views.sort(key=lambda c: (not c.is_gating, severity(c.verdict), c.case, c.metric))
     return found
+
+
+def _diagnosis(row: models.Diagnosis, case: str) -> DiagnosisView:
+    return _view(
+        DiagnosisView,
+        row,
+        case=case,
+        difference=_DIFFERENCE.validate_python(row.difference),
+        library={Role(role): chosen for role, chosen in row.library.items()},
+    )
 
 
 def _summary(row: models.Run, comparisons: Sequence[ComparisonView]) -> dict[str, Any]:

@@ -77,6 +77,12 @@ def comparisons(session: Session, job_ids: Sequence[UUID]) -> Sequence[models.Co
     return session.scalars(query).all()
 
 
+def diagnoses(session: Session, job_id: UUID) -> Mapping[UUID, models.Diagnosis]:
+    """What is known of why cases of a job got slower, by case."""
+    query = select(models.Diagnosis).where(models.Diagnosis.job_id == job_id)
+    return {row.case_id: row for row in session.scalars(query)}
+
+
 def verdict(session: Session, run_id: UUID) -> Verdict:
     """What the gating metrics of a run say together, by the comparisons in force."""
     query = select(models.Comparison.verdict).join(models.Job)

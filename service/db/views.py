@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from service.domain import Arrangement, FailureReason, Intent, Kind, Role, Status, Verdict
+from service.stats.difference import Difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,23 @@ class PairView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiagnosisView:
+    """Why a case got slower: `cause`, or the `reason` why that is not known.
+
+    Its two trials were profiled and not timed. `library` holds what the library of collectives
+    chose, by side.
+    """
+
+    case: str
+    cause: str | None
+    reason: str | None
+    baseline_trial_id: UUID
+    candidate_trial_id: UUID | None
+    difference: Difference | None
+    library: Mapping[Role, Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentView:
     """Facts of the cluster, and the pairs they held for."""
 
@@ -183,6 +201,7 @@ class RunDetail(RunSummary):
     comparisons: Sequence[ComparisonView]
     pairs: Sequence[PairView]
     trials: Sequence[TrialView]
+    diagnoses: Sequence[DiagnosisView]
     environments: Sequence[EnvironmentView]
     artifacts: Sequence[ArtifactView]
 

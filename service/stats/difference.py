@@ -6,7 +6,7 @@ named, add up to the category's. Calls are counted exactly; times are as noisy a
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 
@@ -14,6 +14,7 @@ from service.stats.breakdown import Breakdown, Category, Part
 
 # What operators do not explain of their category: two of them at once, on two threads or streams.
 REMAINDER = "(overlap of operators)"
+OTHERS = "(other operators)"  # small ones, together
 
 
 class Direction(StrEnum):
@@ -101,6 +102,34 @@ def difference(baseline: Sequence[Breakdown], candidate: Sequence[Breakdown]) ->
     return Difference(
         ranks=tuple(map(_step_difference, baseline, candidate)),
         mean=_step_difference(_together(baseline), _together(candidate)),
+    )
+
+
+def shortened(difference: Difference, num_operators: int) -> Difference:
+    """The same with no more operators than that, which changed most in the mean over ranks, and no
+    operators of single ranks. The others of a category are one row, so that sums stay.
+    """
+    mean = difference.mean
+    named = [row for row in mean.operators if row.name != REMAINDER]
+    kept, others = named[:num_operators], named[num_operators:]
+    rest = [row for row in mean.operators if row.name == REMAINDER]
+    rest += [
+        _sum([row for row in others if row.category is category], OTHERS)
+        for category in dict.fromkeys(row.category for row in others)
+    ]
+    return Difference(
+        ranks=tuple(replace(rank, operators=()) for rank in difference.ranks),
+        mean=replace(mean, operators=_largest_first([*kept, *rest])),
+    )
+
+
+def _sum(rows: Sequence[Row], name: str) -> Row:
+    """Rows of one category as one, whose calls are not told: they are of many operators."""
+    return Row(
+        category=rows[0].category,
+        name=name,
+        baseline_s=sum(row.baseline_s for row in rows),
+        candidate_s=sum(row.candidate_s for row in rows),
     )
 
 

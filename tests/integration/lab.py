@@ -1,6 +1,6 @@
 """A worker whose pairs and solo trials are made up, for tests of what it makes of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +17,7 @@ from service.db import runs as runs_db
 from service.db.session import Message, Sessions, transaction
 from service.db.views import RunDetail
 from service.domain import Case, Failure, FailureReason, Role, Verdict
+from service.stats.diagnosis import Diagnosis
 from service.usecases.recording import PairResult, TrialResult
 from tests import factories
 from tests.integration.measured import POLICY
@@ -44,6 +45,9 @@ class Lab:
         monkeypatch.setattr(measure, "measure_lockstep", self.lockstep)
         monkeypatch.setattr(measure, "measure_abba", lambda b, c, first: self.next_pair(b, first))
         monkeypatch.setattr(measure, "measure_solo", self.measure_solo)
+        self.diagnosis = Diagnosis(cause="aten::mm: 20 more calls a step, +3.1 ms")
+        self.num_diagnoses = 0
+        monkeypatch.setattr(measure, "profile_sides", self.profile_sides)
 
     def lockstep(self, bench: Bench, _case: Case, first: Role, seed: int) -> PairResult:
         self.seeds.append(seed)
@@ -58,6 +62,18 @@ class Lab:
         self.solos.append(role)
         reason = self.solo[role]
         return factories.trial(role) if reason is None else factories.failed_trial(role, reason)
+
+    def profile_sides(
+        self, bench: Bench, _case: Case
+    ) -> tuple[Mapping[Role, TrialResult], Diagnosis]:
+        bench.check()
+        self.num_diagnoses += 1
+        return {role: replace(self.instant(role), samples={}) for role in Role}, self.diagnosis
+
+    @staticmethod
+    def instant(role: Role) -> TrialResult:
+        trial = factories.trial(role)
+        return replace(trial, finished_at=trial.started_at)
 
     def job(self, **values) -> UUID:
         with transaction(self.sessions, self.sent.append) as session:

@@ -247,7 +247,7 @@ def trace(num_steps: int = 220, pair: int = 0, case: str = "train-2", **given: A
 _DETAIL: dict[str, Any] = {
     "mark": "finished-5-10-1",
     **dict.fromkeys(("suite", "cases", "kind", "max_pairs", "budget_device_hours", "policy")),
-    **{k: [] for k in ("comparisons", "pairs", "trials", "environments", "artifacts")},
+    **{k: [] for k in ("comparisons", "pairs", "trials", "diagnoses", "environments", "artifacts")},
 }
 
 
@@ -294,6 +294,7 @@ def measured_run(**given: Any) -> RunDetail:
         "comparisons": judged(
             found, {"step_time_s": (0.1243, 0.1307), "tokens_per_s": (8e4, 7.6e4)}
         ),
+        "diagnoses": [],
         "trials": [replace(item, id=ident(4000 + i)) for i, item in enumerate(both)],
         "environments": [environment()],
     }

@@ -125,7 +125,7 @@ def spec(folder: Path, case: Case) -> LaunchSpec:
         slot_id=UUID(int=7),
         check=lambda: None,
     )
-    return bench.spec(case, Role.BASELINE, "7d3c", folder, "")
+    return bench.spec(case, Role.BASELINE, "7d3c", folder, {})
 
 
 def test_a_static_case_is_one_plain_process(tmp_path: Path):

@@ -13,6 +13,7 @@ from service.db.models.catalog import (
 from service.db.models.results import (
     Artifact,
     Comparison,
+    Diagnosis,
     Look,
     Measurement,
     Pair,
@@ -25,6 +26,7 @@ __all__ = [
     "Case",
     "Cluster",
     "Comparison",
+    "Diagnosis",
     "Environment",
     "IdempotencyKey",
     "Job",

@@ -133,6 +133,24 @@ class Look(Base):
     verdict: Mapped[Verdict | None]
 
 
+class Diagnosis(Base):
+    """Why a case of a job got slower, by a profiled trial of each side; or why that is not known.
+
+    Without `candidate_trial_id` the baseline's trial failed, and the other was not started.
+    """
+
+    __tablename__ = "diagnoses"
+    job_id: Mapped[UUID] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    case_id: Mapped[UUID] = mapped_column(ForeignKey("cases.id"), primary_key=True)
+    baseline_trial_id: Mapped[UUID] = mapped_column(ForeignKey("trials.id"))
+    candidate_trial_id: Mapped[UUID | None] = mapped_column(ForeignKey("trials.id"))
+    cause: Mapped[str | None]
+    reason: Mapped[str | None]  # why there is no cause
+    difference: Mapped[dict[str, Any] | None]  # stats.difference.Difference, shortened
+    library: Mapped[dict[str, Any]]  # side -> what its library of collectives chose, by name
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+
 class Artifact(Base):
     """A file in the artifact store, such as a log; belongs to a run, mostly to one trial of it."""
 
@@ -140,7 +158,7 @@ class Artifact(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
     run_id: Mapped[UUID] = mapped_column(ForeignKey("runs.id"), index=True)
     trial_id: Mapped[UUID | None] = mapped_column(ForeignKey("trials.id"), index=True)
-    kind: Mapped[str] = mapped_column(String(32))  # log, records
+    kind: Mapped[str] = mapped_column(String(32))  # log, telemetry, records, trace
     name: Mapped[str] = mapped_column(String(200))
     path: Mapped[str] = mapped_column(String(500))  # below the artifact store's root
     num_bytes: Mapped[int]
